@@ -1,0 +1,112 @@
+"""The immutable picture of the engine that every reader gets: exporter, terminal table, report.
+
+Built in the one writer thread, never changed afterwards; figures are arrays over series in which NaN
+stands for *absent* (readers leave it out, they never print it).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Figures", "MapState", "ModelSnapshot", "Series", "Snapshot", "WindowFigures"]
+
+Figures = Mapping[str, NDArray[np.float64]]
+"""Figure name (the report's key) to one value per series; NaN is absent."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Series:
+    """One segment of one cut, as labels: ``cut="country,device"``, ``segment="country=GB,device=ios"``.
+
+    Both are ``all`` for the empty cut.
+    """
+
+    cut: str
+    segment: str
+
+
+@dataclass(frozen=True, slots=True)
+class WindowFigures:
+    """Figures of one window for every series alive in it.
+
+    `series[i]` belongs to entry i of each figure array. `raw_bins` and `served_bins` are the reliability
+    table of the series ``all`` (report form, absent fields left out).
+    """
+
+    window: str
+    series: Sequence[Series]
+    raw: Figures
+    served: Figures
+    raw_bins: Sequence[Mapping[str, Any]]
+    served_bins: Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class MapState:
+    """The champion map of a model."""
+
+    version: int
+    family: str
+    promoted_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSnapshot:
+    """Everything published about one model.
+
+    Attributes
+    ----------
+    counters : mapping
+        `accepted_prediction, matched, expired, negative_at_maturity, duplicate_prediction,
+        late_prediction, without_raw, extreme` of this model.
+    coverage : float or None
+        matched / (matched + expired + negative_at_maturity); None before the first release.
+    refits : mapping
+        (result, reason) to count; result is ``promoted`` or ``refused``, reason empty when promoted.
+    last_outcome_ms : mapping
+        Latest outcome time per series that has one.
+    """
+
+    name: str
+    event_time_ms: int | None
+    windows: Sequence[WindowFigures]
+    counters: Mapping[str, int]
+    pending: int
+    coverage: float | None
+    champion: MapState | None
+    refits: Mapping[tuple[str, str], int]
+    last_outcome_ms: Mapping[Series, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The whole engine at one moment.
+
+    Attributes
+    ----------
+    sequence : int
+        Grows by one per snapshot; a renderer caches its text by it.
+    counters : mapping
+        Every counter of the report summed over models and topics, `rejected` apart.
+    rejected : mapping
+        (topic, reason) to count.
+    watermarks : mapping
+        (topic, partition) to event time in ms; a partition that has seen nothing is left out.
+    lag : mapping
+        (topic, partition) to records not yet read; empty where the log cannot tell.
+    """
+
+    sequence: int
+    event_time_ms: int | None
+    models: Sequence[ModelSnapshot]
+    counters: Mapping[str, int]
+    rejected: Mapping[tuple[str, str], int]
+    watermarks: Mapping[tuple[str, int], int]
+    lag: Mapping[tuple[str, int], int]
+    pending: int
+    pending_bytes: int
