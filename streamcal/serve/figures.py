@@ -1,0 +1,156 @@
+"""Figures of a snapshot as gauge families, within the cap on their number.
+
+A *row* is one (model, window, score kind) of one series; its samples share one label mapping, which the
+text format is built from once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.samples import Sample
+
+from streamcal.serve.exposition import label_value
+from streamcal.serve.metrics import BIN_FIGURES, FIGURES, ExportSettings
+from streamcal.snapshot import Figures, ModelSnapshot, Series, Snapshot, WindowFigures
+
+__all__ = ["figure_families"]
+
+_Segment = tuple[int, Series]
+"""Place of the model in the snapshot, and the series: what the cap keeps or drops whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """Figures of one model, window and score kind: label mapping and segment of each series, arrays beside them."""
+
+    segments: list[_Segment]
+    labels: list[dict[str, str]]
+    figures: Figures
+
+
+def figure_families(snapshot: Snapshot, settings: ExportSettings) -> Iterator[Metric]:
+    """Gauges of the exported figures, last outcome times, bins of ``all``, and how many series the cap dropped."""
+    blocks = [
+        block
+        for place, model in enumerate(snapshot.models)
+        for window in model.windows
+        for block in _blocks(place, model, window)
+    ]
+    names = settings.figures
+    kept, dropped = _within_cap(blocks, names, settings.max_series)
+    for name in names:
+        yield _figure(name, blocks, kept)
+    yield _last_outcomes(snapshot, kept)
+    if settings.bins:
+        yield from _bins(snapshot)
+    yield GaugeMetricFamily(
+        "streamcal_series_dropped", "Series of figures left out because of metrics.max_series.", value=dropped
+    )
+    scheme = GaugeMetricFamily("streamcal_ece_info", "How streamcal_ece is binned.", labels=("scheme", "bins"))
+    scheme.add_metric((settings.ece_scheme, str(settings.ece_bins)), 1)
+    yield scheme
+
+
+def _blocks(place: int, model: ModelSnapshot, window: WindowFigures) -> Iterator[_Block]:
+    segments = [(place, series) for series in window.series]
+    for kind, figures in (("raw", window.raw), ("served", window.served)):
+        yield _Block(segments, [_labels(model, series, window.window, kind) for series in window.series], figures)
+
+
+def _labels(model: ModelSnapshot, series: Series, window: str, kind: str) -> dict[str, str]:
+    return {
+        "model": label_value(model.name),
+        "cut": label_value(series.cut),
+        "segment": label_value(series.segment),
+        "window": window,
+        "score_kind": kind,
+    }
+
+
+def _within_cap(
+    blocks: list[_Block], names: tuple[str, ...], max_series: int
+) -> tuple[frozenset[_Segment] | None, int]:
+    """Segments to export (None: all of them) and the number of series that drops."""
+    present = [_present(block, names) for block in blocks]
+    total = sum(int(counts.sum()) for counts in present)
+    if total <= max_series:
+        return None, 0
+    cost: dict[_Segment, int] = {}
+    size: dict[_Segment, float] = {}
+    for block, counts in zip(blocks, present, strict=True):
+        n = np.nan_to_num(block.figures["n"])
+        for segment, count, rows in zip(block.segments, counts.tolist(), n.tolist(), strict=True):
+            cost[segment] = cost.get(segment, 0) + count
+            size[segment] = max(size.get(segment, 0.0), rows)
+    kept, used = set(), 0
+    for segment in sorted(cost, key=lambda one: (one[1].cut != "all", -size[one], one)):
+        used += cost[segment]
+        # `all` stays whatever the cap: a monitor that exports nothing is worse than one over its cap.
+        if used > max_series and segment[1].cut != "all":
+            break
+        kept.add(segment)
+    return frozenset(kept), total - sum(cost[segment] for segment in kept)
+
+
+def _present(block: _Block, names: tuple[str, ...]) -> NDArray[np.int64]:
+    """Number of figures that each series of the block has."""
+    counts = np.zeros(len(block.segments), dtype=np.int64)
+    for name in names:
+        if name in block.figures:
+            counts += ~np.isnan(block.figures[name])
+    return counts
+
+
+def _figure(name: str, blocks: list[_Block], kept: frozenset[_Segment] | None) -> Metric:
+    metric, says = FIGURES[name]
+    family = GaugeMetricFamily(metric, says)
+    add = family.samples.append
+    for block in blocks:
+        values = block.figures.get(name)
+        if values is None:
+            continue
+        for segment, labels, value in zip(block.segments, block.labels, values.tolist(), strict=True):
+            if value == value and (kept is None or segment in kept):  # noqa: PLR0124 - NaN, three times as fast as isnan
+                add(Sample(metric, labels, value))
+    return family
+
+
+def _last_outcomes(snapshot: Snapshot, kept: frozenset[_Segment] | None) -> Metric:
+    family = GaugeMetricFamily(
+        "streamcal_last_outcome_timestamp_seconds",
+        "Event time of the latest outcome.",
+        labels=("model", "cut", "segment"),
+    )
+    for place, model in enumerate(snapshot.models):
+        for series, time_ms in model.last_outcome_ms.items():
+            if kept is None or (place, series) in kept:
+                family.add_metric(
+                    (label_value(model.name), label_value(series.cut), label_value(series.segment)), time_ms / 1000
+                )
+    return family
+
+
+def _bins(snapshot: Snapshot) -> Iterator[Metric]:
+    rows = [
+        (_bin_labels(model, window.window, kind, entry), entry)
+        for model in snapshot.models
+        for window in model.windows
+        for kind, bins in (("raw", window.raw_bins), ("served", window.served_bins))
+        for entry in bins
+    ]
+    for field, (metric, says) in BIN_FIGURES.items():
+        family = GaugeMetricFamily(metric, says)
+        family.samples.extend(Sample(metric, labels, entry[field]) for labels, entry in rows if field in entry)
+        yield family
+
+
+def _bin_labels(model: ModelSnapshot, window: str, kind: str, entry: Mapping[str, Any]) -> dict[str, str]:
+    labels = _labels(model, Series("all", "all"), window, kind)
+    return {**labels, "lo": repr(float(entry["lo"])), "hi": repr(float(entry["hi"]))}
