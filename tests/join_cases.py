@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from recount import Event, Recount, Rules
+from recount import Recount
 from recount_counts import CENTRES
+from recount_events import Event, Rules
 
 PATH = Path(__file__).parent / "cases" / "join.json"
 DECODE_CASES = ("labels", "scores", "times")

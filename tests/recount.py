@@ -19,21 +19,14 @@ Readings taken where the rules leave room:
 from __future__ import annotations
 
 import math
-import unicodedata
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
 
-from recount_counts import add_into, bin_of, is_extreme, row_columns
+from recount_counts import add_into, all_cuts, bin_of, cut_label, is_extreme, row_columns, segment_key
+from recount_events import Event, Log, Outcome, Prediction, Row, Rules, is_future, read_outcome, read_prediction
 
-Labels = Literal["both", "positives_only"]
-Log = tuple[str, int]
-Event = tuple[str, int, Mapping[str, Any], int | None]
-"""Topic ("p" or "o"), partition, value, the record's own timestamp in ms or None.
-
-A value ``{"advance": ms}`` is no record but a recorded advance: it lifts the log's watermark to at least ms.
-"""
 Series = tuple[str, str, str]
 """Model, cut label, segment key."""
 Bins = dict[int, list[int]]
@@ -43,62 +36,6 @@ COUNTERS = (
     *("duplicate_prediction", "duplicate_outcome", "revised_outcome"),
     *("late_prediction", "late_outcome", "orphan_outcome", "without_raw", "extreme"),
 )
-
-
-@dataclass(frozen=True)
-class Rules:
-    horizon_ms: int
-    skew_ms: int = 0
-    out_of_order_ms: int = 0
-    labels: Labels = "both"
-    pane_ms: int = 60_000
-    models: Mapping[str, tuple[Labels, int]] = field(default_factory=dict)
-    max_future_ms: int | None = None
-
-    def labels_of(self, model: str) -> Labels:
-        return self.models[model][0] if model in self.models else self.labels
-
-    def horizon_of(self, model: str) -> int:
-        return self.models[model][1] if model in self.models else self.horizon_ms
-
-
-@dataclass(frozen=True)
-class Prediction:
-    id: str
-    model: str
-    partition: int
-    t_p: int
-    raw: float | None
-    served: float
-    weight: float
-    segments: Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Outcome:
-    id: str
-    model: str | None
-    place: tuple[int, int]
-    """Partition and a running number."""
-    label: int
-    t_o: int
-    watermark: float
-    """The outcome log's watermark just before this record."""
-
-
-@dataclass(frozen=True)
-class Row:
-    id: str
-    model: str
-    partition: int
-    raw: float | None
-    served: float
-    label: int
-    t_p: int
-    t_o: int
-    """Effective outcome time: the winner's, or the horizon with ``positives_only``."""
-    weight: float
-    segments: Mapping[str, Any]
 
 
 @dataclass
@@ -155,53 +92,6 @@ class Recount:
         return any(row.weight != 1 for row in self.rows)
 
 
-def all_cuts(cuts: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
-    return [(), *(cut for cut in cuts if cut)]
-
-
-def cut_label(cut: tuple[str, ...]) -> str:
-    return ",".join(escaped(name) for name in cut) or "all"
-
-
-def segment_key(cut: tuple[str, ...], segments: Mapping[str, Any]) -> str:
-    return ",".join(f"{escaped(name)}={escaped(segment_value(segments.get(name)))}" for name in cut) or "all"
-
-
-def segment_value(value: Any) -> str:
-    text = "" if value is None else unicodedata.normalize("NFC", str(value)).strip()[:64]
-    return text or "__missing__"
-
-
-def escaped(text: str) -> str:
-    return text.replace("%", "%25").replace(",", "%2C").replace("=", "%3D")
-
-
-def read_prediction(value: Mapping[str, Any], partition: int) -> Prediction:
-    score = float(value["score"])
-    raw = value.get("raw_score")
-    if raw is None and value.get("map_version") is None:
-        raw = score
-    weight = value.get("weight")
-    return Prediction(
-        id=str(value["id"]),
-        model=value.get("model") or "default",
-        partition=partition,
-        t_p=value["ts"],
-        raw=None if raw is None else float(raw),
-        served=score,
-        weight=1.0 if weight is None else float(weight),
-        segments=value.get("segments") or {},
-    )
-
-
-def read_outcome(value: Mapping[str, Any], place: tuple[int, int], watermark: float, labels: Labels) -> Outcome:
-    label = value.get("label")
-    if label is None and labels == "positives_only":
-        label = 1
-    assert label in (0, 1), label
-    return Outcome(str(value["id"]), value.get("model"), place, int(label), value["ts"], watermark)
-
-
 def recount(events: Sequence[Event], rules: Rules, *, drain: bool = False) -> Recount:
     """Recount `events`, given in any arrival order that keeps the order within each log."""
     counters: Counter[str] = Counter(dict.fromkeys(COUNTERS, 0))
@@ -225,11 +115,7 @@ def recount(events: Sequence[Event], rules: Rules, *, drain: bool = False) -> Re
             watermarks[log] = max(watermark, value["advance"])
             continue
         t = value["ts"]
-        if (
-            rules.max_future_ms is not None
-            and kafka_timestamp is not None
-            and t > kafka_timestamp + rules.max_future_ms
-        ):
+        if is_future(t, kafka_timestamp, rules):
             result.future[topic] += 1
             continue
         if topic == "p":

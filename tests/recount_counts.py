@@ -8,11 +8,13 @@ of operations.
 from __future__ import annotations
 
 import struct
+import unicodedata
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
 from itertools import pairwise
+from typing import Any
 
 CLIP = 1e-7
 PLAIN_COLUMNS = ("n", "y", "dp", "ydp", "dp2", "dx", "dx2", "ydx", "ll")
@@ -147,3 +149,24 @@ def add_into(bins: dict[int, list[int]], index: int, columns: Sequence[int]) -> 
     total = bins.setdefault(index, [0] * len(columns))
     for i, value in enumerate(columns):
         total[i] += value
+
+
+def all_cuts(cuts: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    return [(), *(cut for cut in cuts if cut)]
+
+
+def cut_label(cut: tuple[str, ...]) -> str:
+    return ",".join(escaped(name) for name in cut) or "all"
+
+
+def segment_key(cut: tuple[str, ...], segments: Mapping[str, Any]) -> str:
+    return ",".join(f"{escaped(name)}={escaped(segment_value(segments.get(name)))}" for name in cut) or "all"
+
+
+def segment_value(value: Any) -> str:
+    text = "" if value is None else unicodedata.normalize("NFC", str(value)).strip()[:64]
+    return text or "__missing__"
+
+
+def escaped(text: str) -> str:
+    return text.replace("%", "%25").replace(",", "%2C").replace("=", "%3D")
