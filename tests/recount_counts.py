@@ -43,6 +43,11 @@ def sigmoid(logit: Decimal) -> Decimal:
     return 1 / (1 + (-logit).exp())
 
 
+def exact_logit(p: Fraction) -> Decimal:
+    odds = p / (1 - p)
+    return Decimal(odds.numerator).ln() - Decimal(odds.denominator).ln()
+
+
 def layout() -> tuple[list[float], list[float]]:
     """The 283 inner edges (float32 values) and the 284 bin centres (float64)."""
     with localcontext(Context(prec=60)):
@@ -52,11 +57,11 @@ def layout() -> tuple[list[float], list[float]]:
             logit = Decimal(k) / 8
             by_logit[logit] = Fraction(sigmoid(logit))
         for p in probabilities - {Fraction(1, 2)}:  # one half is the logit 0, there already
-            odds = p / (1 - p)
-            by_logit[Decimal(odds.numerator).ln() - Decimal(odds.denominator).ln()] = p
+            by_logit[exact_logit(p)] = p
         logits = sorted(by_logit)
         edges = [exact_to_float32(by_logit[logit]) for logit in logits]
-        ends = [Decimal(-16), *logits, Decimal(16)]
+        shipped = [Fraction(edge) for edge in edges]  # a bin's edges are the float32 numbers, not what they round
+        ends = [Decimal(-16), *(exact_logit(edge) for edge in shipped), Decimal(16)]
         centres = [float(sigmoid((low + high) / 2)) for low, high in pairwise(ends)]
     return edges, centres
 
@@ -115,7 +120,11 @@ def plain_columns(p: float, y: int) -> list[int]:
 
 
 def weighted_columns(p: float, y: int, w: float) -> list[int]:
-    """The fourteen further columns of one row of a weighted stream."""
+    """The fourteen further columns of one row of a weighted stream.
+
+    The last four hold the excess of w * w over 1: what a weight of 1 adds to a weighted stream must follow from the
+    plain columns alone, or counts would depend on when the first other weight came.
+    """
     c = CENTRES[bin_of(p)]
     q = clipped(p)
     h = excess_logit(q, c)
@@ -134,10 +143,10 @@ def weighted_columns(p: float, y: int, w: float) -> list[int]:
         y * wdx,
         round(w * e * 2.0**36),
         round(w * w * 2.0**24),
-        round((w * w) * (p - c) * 2.0**30),
-        round((w * w) * ((p - c) * (p - c)) * 2.0**36),
-        round((w * w) * h * 2.0**24),
-        round((w * w) * (h * h) * 2.0**24),
+        round((w * w - 1) * (p - c) * 2.0**30),
+        round((w * w - 1) * ((p - c) * (p - c)) * 2.0**36),
+        round((w * w - 1) * h * 2.0**24),
+        round((w * w - 1) * (h * h) * 2.0**24),
     ]
 
 

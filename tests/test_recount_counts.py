@@ -41,9 +41,12 @@ def test_the_layout_has_the_stated_shape() -> None:
     assert sorted(EDGES) == EDGES
     assert sum(low == high for low, high in pairwise(EDGES)) == 5
     assert {to_float32(k / 20) for k in range(1, 20)} | {to_float32(k / 15) for k in range(1, 15)} < set(EDGES)
-    assert CENTRES[0] == pytest.approx(1 / (1 + math.exp(15.9375)), rel=1e-15)
-    assert CENTRES[141] == pytest.approx(1 / (1 + math.exp(0.0625)), rel=1e-15)
-    assert [low + high for low, high in zip(CENTRES, reversed(CENTRES), strict=True)] == pytest.approx([1] * 284)
+    assert CENTRES[0] == pytest.approx(1 / (1 + math.exp(15.9375)), rel=1e-7)  # its edge is a float32
+    assert CENTRES[141] == pytest.approx(1 / (1 + math.exp(0.0625)), rel=1e-7)
+    assert all(low <= centre <= high for low, centre, high in zip([0.0, *EDGES], CENTRES, [*EDGES, 1.0], strict=True))
+    assert [low + high for low, high in zip(CENTRES, reversed(CENTRES), strict=True)] == pytest.approx(
+        [1] * 284, abs=1e-7
+    )
 
 
 def test_a_score_on_an_edge_belongs_below_it_as_float32() -> None:
@@ -78,6 +81,7 @@ def test_weight_one_gives_the_plain_sums(score: float, y: int) -> None:
     plain = dict(zip(PLAIN_COLUMNS, row_columns(score, y, 1.0, weighted=False), strict=True))
     row = dict(zip((*PLAIN_COLUMNS, *WEIGHTED_COLUMNS), row_columns(score, y, 1.0, weighted=True), strict=True))
     assert (row["w"], row["wy"], row["w2"]) == (2**32, y * 2**32, 2**24)
+    assert [row[name] for name in ("w2dp", "w2dp2", "w2dx", "w2dx2")] == [0] * 4
     for name in ("dp", "ydp", "dp2", "dx", "dx2", "ydx", "ll"):
         assert row[f"w{name}"] == row[name] == plain[name]
 
