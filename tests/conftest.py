@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping
+from pathlib import Path
+from typing import NoReturn
 from uuid import uuid4
 
 import pytest
@@ -14,25 +16,31 @@ IN_CI = os.environ.get("CI") == "true"
 """There, a server that tests need and that is missing is a failure, not a skip."""
 
 
-def unavailable(reason: str) -> None:
+def unavailable(reason: str) -> NoReturn:
     """Skip for want of a server, or fail in CI."""
     if IN_CI:
         pytest.fail(reason, pytrace=False)
     pytest.skip(reason)
 
 
+def find_or_reason(folder: Path) -> Broker | str:
+    """Find a broker, or say why there is none."""
+    try:
+        return find_broker(folder)
+    except NoBrokerError as error:
+        return str(error)
+
+
 @pytest.fixture(scope="session")
 def shared_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """Give the one broker of this run."""
+    found = find_or_reason(tmp_path_factory.mktemp("kafka"))
+    if isinstance(found, str):
+        unavailable(f"no Kafka broker: {found}")
     try:
-        broker = find_broker(tmp_path_factory.mktemp("kafka"))
-    except NoBrokerError as error:
-        unavailable(f"no Kafka broker: {error}")
-        return
-    try:
-        yield broker
+        yield found
     finally:
-        broker.stop()
+        found.close()
 
 
 @pytest.fixture(scope="session")

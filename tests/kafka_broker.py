@@ -89,6 +89,7 @@ class Broker(Protocol):
     def start(self) -> None: ...
     def stop(self) -> None: ...
     def kill(self) -> None: ...
+    def close(self) -> None: ...
 
 
 class ExternalBroker:
@@ -108,6 +109,9 @@ class ExternalBroker:
     def kill(self) -> None:
         """Refuse."""
         raise NoBrokerError(f"the broker at {self.bootstrap} was not started by the tests and is not killed by them")
+
+    def close(self) -> None:
+        """Leave it running."""
 
 
 class JavaBroker:
@@ -182,6 +186,10 @@ class JavaBroker:
     def kill(self) -> None:
         """Kill the broker without warning (SIGKILL)."""
         self._end(signal.SIGKILL)
+
+    def close(self) -> None:
+        """Stop the broker for good; its folder belongs to the caller."""
+        self.stop()
 
     def restart(self, *, graceful: bool = True) -> None:
         """Stop or kill the broker and start it again at the same address with the same data."""
@@ -295,7 +303,7 @@ def find_broker(folder: Path) -> Broker:
     Returns
     -------
     Broker
-        Ready for clients. Call its ``stop`` at the end.
+        Ready for clients. Call its ``close`` at the end.
 
     Raises
     ------
@@ -322,7 +330,7 @@ def running_broker() -> Iterator[Broker]:
         try:
             yield broker
         finally:
-            broker.stop()
+            broker.close()
 
 
 def create_topics(bootstrap: str, partitions: Mapping[str, int], configs: Mapping[str, str] | None = None) -> None:

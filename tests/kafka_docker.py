@@ -71,7 +71,7 @@ class DockerBroker:
         if self._container is not None:
             self._container.get_wrapped_container().kill()
 
-    def remove(self) -> None:
+    def close(self) -> None:
         """Remove the container and its data."""
         if self._container is not None:
             self._container.stop()
