@@ -223,24 +223,20 @@ def bench(rest: Sequence[str]) -> NoReturn:
     become([str(scripts[rest[0]]), *rest[1:]])
 
 
+LOCKS = {
+    "runtime": ("pyproject.toml",),
+    "dev": ("pyproject.toml", "--extra", "dev", "--constraints", "requirements/runtime.lock"),
+    "build": ("requirements/build.in",),
+}
+
+
 def lock(rest: Sequence[str]) -> int:
     """Resolve pyproject.toml again into requirements/*.lock (needs uv); for maintainers."""
     uv = shutil.which("uv") or fail("uv is not installed.", "pip install uv, then run this again.")
-    for name in ("runtime", "dev"):
-        command = [
-            uv,
-            "pip",
-            "compile",
-            "--quiet",
-            "--universal",
-            "--python-version",
-            "3.11",
-            "--fork-strategy",
-            "fewest",
-        ]
-        command += ["--generate-hashes", "--no-header", "--no-annotate", "--no-emit-index-url", "--no-emit-find-links"]
-        command += ["--extra", "dev", "--constraints", "requirements/runtime.lock"] if name == "dev" else []
-        command += [*rest, "--output-file", f"requirements/{name}.lock", "pyproject.toml"]
+    common = ["--quiet", "--universal", "--python-version", "3.11", "--fork-strategy", "fewest", "--generate-hashes"]
+    common += ["--no-header", "--no-annotate", "--no-emit-index-url", "--no-emit-find-links", *rest]
+    for name, source in LOCKS.items():
+        command = [uv, "pip", "compile", *common, *source, "--output-file", f"requirements/{name}.lock"]
         if subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL, check=False).returncode != 0:
             return 1
     return 0
@@ -260,6 +256,9 @@ def main(argv: Sequence[str]) -> int:
     )
     parser.add_argument("command", choices=COMMANDS, metavar="command")
     parser.add_argument("rest", nargs=argparse.REMAINDER, metavar="...", help="passed on to the command")
+    if not argv:
+        parser.print_help()
+        return 2
     options = parser.parse_args(argv)
     return COMMANDS[options.command](options.rest)
 
