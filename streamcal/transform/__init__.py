@@ -1,0 +1,19 @@
+"""Calibration where scores are made: follow the published maps and apply them to live scores."""
+
+from streamcal.transform.producer import CalibratingProducer, Producer, Sent
+from streamcal.transform.source import FileSource, MapSource, MapUpdate, MemorySource
+from streamcal.transform.transformer import NO_MAP, CalibrationTransformer, MapStatus, TransformerStatus
+
+__all__ = [
+    "NO_MAP",
+    "CalibratingProducer",
+    "CalibrationTransformer",
+    "FileSource",
+    "MapSource",
+    "MapStatus",
+    "MapUpdate",
+    "MemorySource",
+    "Producer",
+    "Sent",
+    "TransformerStatus",
+]

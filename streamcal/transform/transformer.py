@@ -1,0 +1,295 @@
+"""`CalibrationTransformer`: the map in force, applied to live scores where they are made.
+
+One background thread follows the source and builds a new table for every change; callers read the table through a
+single attribute, which is atomic in Python, and never wait. Nobody ever sees half a change: a table is not altered
+once it is in place, and the map and its version are one entry of it. The thread is the only writer.
+
+Rules of the table: the highest version wins, whatever the order of arrival; a document that does not verify, or is
+of a newer schema, changes nothing and is counted; a withdrawal ends the versions seen so far, and only a higher one
+comes back. A forked child has no such thread: make the transformer after the fork (`TransformerStatus.following`
+tells).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Final, Self, overload
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from streamcal.errors import MapDocumentError
+from streamcal.maps.document import MapDocument, NewerSchemaError, decode
+from streamcal.transform.source import MapSource, MapUpdate
+
+__all__ = ["NO_MAP", "PROBLEMS", "CalibrationTransformer", "MapStatus", "TransformerStatus"]
+
+NO_MAP: Final = 0
+"""Map version returned with a score that no map was applied to."""
+
+PROBLEMS: Final = ("corrupt", "newer_schema", "wrong_model", "source")
+"""Why an update was not taken: it does not verify; its schema is newer than this release; it is filed under another
+model than it names; the source itself failed (and is asked again)."""
+
+_POLL_S: Final = 0.5
+"""Longest wait inside one poll of the source: bounds how old a file's map can be and how long `close` takes."""
+_RETRY_S: Final = 1.0
+"""Pause after the source failed: long enough not to spin, short against the seconds in which a map should spread."""
+_EXCESS: Final = 1e-6
+"""By how much a score may leave [0, 1] and still be taken as rounding, as for scores in the topics."""
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class MapStatus:
+    """The map of one model that is in force."""
+
+    version: int
+    family: str
+    at_ms: int
+    hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class TransformerStatus:
+    """What a health check wants to know.
+
+    Attributes
+    ----------
+    maps : mapping
+        Model to the map in force.
+    problems : mapping
+        Reason (`PROBLEMS`) to how often.
+    last_problem : str
+        The latest one in words; empty when there was none.
+    unmapped : int
+        Scores returned as they came, for want of a map.
+    following : bool
+        Whether the background thread lives.
+    caught_up : bool
+        Whether everything the source held at the start has been read.
+    """
+
+    maps: Mapping[str, MapStatus]
+    problems: Mapping[str, int]
+    last_problem: str
+    unmapped: int
+    following: bool
+    caught_up: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """What the hot path needs of one model's map, looked up once."""
+
+    apply_one: Callable[[float], float]
+    apply: Callable[[Floats], Floats]
+    version: int
+    status: MapStatus
+
+
+class CalibrationTransformer:
+    """Applies the newest calibration maps of a source to scores; safe to share between threads.
+
+    Parameters
+    ----------
+    source : MapSource
+        Read once before the constructor returns, then in the background. Closed with the transformer.
+
+    Examples
+    --------
+    >>> from streamcal.transform import MemorySource
+    >>> with CalibrationTransformer(MemorySource()) as transformer:
+    ...     transformer.transform(0.3)
+    (0.3, 0)
+    """
+
+    def __init__(self, source: MapSource) -> None:
+        self._source = source
+        self._table: Mapping[str, _Entry] = {}
+        self._highest: dict[str, int] = {}
+        self._lock = threading.Lock()  # guards the three below, none of them on the path of a mapped score
+        self._problems: Counter[str] = Counter()
+        self._last_problem = ""
+        self._unmapped = 0
+        self._stop = threading.Event()
+        self._caught_up = threading.Event()
+        self._follow_once(0.0)
+        self._thread = threading.Thread(target=self._follow, name="streamcal-maps", daemon=True)
+        self._thread.start()
+
+    # -- live scores ------------------------------------------------------------------------------------------
+
+    @overload
+    def transform(
+        self, score: float, model: str = "default", segments: Mapping[str, str] | None = None
+    ) -> tuple[float, int]: ...
+
+    @overload
+    def transform(
+        self, score: ArrayLike, model: str = "default", segments: Mapping[str, str] | None = None
+    ) -> tuple[Floats, int]: ...
+
+    def transform(
+        self,
+        score: float | ArrayLike,
+        model: str = "default",
+        segments: Mapping[str, str] | None = None,  # noqa: ARG002 -- maps per segment change no caller
+    ) -> tuple[float | Floats, int]:
+        """Calibrate raw scores.
+
+        Parameters
+        ----------
+        score : float or array_like
+            Raw scores in [0, 1]; an excess up to 1e-6 is rounding.
+        model : str
+            Model that made them.
+        segments : mapping, optional
+            Dimension to value. No map has entries per segment yet.
+
+        Returns
+        -------
+        calibrated : float or float64 array
+            As the input: a float for a number, else an array of its shape.
+        map_version : int
+            Version of the map applied; `NO_MAP` (0) where there was none and the scores are returned as they are.
+
+        Raises
+        ------
+        ValueError
+            If a score is not a finite number in [0, 1].
+        """
+        entry = self._table.get(model)
+        if type(score) is float and 0.0 <= score <= 1.0:
+            if entry is not None:
+                return entry.apply_one(score), entry.version
+            self._count_unmapped(1)
+            return score, NO_MAP
+        return self._transform_any(score, entry)
+
+    def _transform_any(self, score: float | ArrayLike, entry: _Entry | None) -> tuple[float | Floats, int]:
+        scores = _checked(score)
+        served: Any
+        if entry is None:
+            self._count_unmapped(scores.size)
+            served = scores if scores.ndim else float(scores)
+            return served, NO_MAP
+        served = entry.apply(scores) if scores.ndim else entry.apply_one(float(scores))
+        return served, entry.version
+
+    def _count_unmapped(self, count: int) -> None:
+        with self._lock:
+            self._unmapped += count
+
+    # -- what is in force -------------------------------------------------------------------------------------
+
+    @property
+    def problems(self) -> Mapping[str, int]:
+        """Updates not taken, by reason (`PROBLEMS`)."""
+        with self._lock:
+            return dict(self._problems)
+
+    def status(self) -> TransformerStatus:
+        """The maps in force and what went wrong."""
+        table = self._table
+        with self._lock:
+            return TransformerStatus(
+                maps={model: entry.status for model, entry in table.items()},
+                problems=dict(self._problems),
+                last_problem=self._last_problem,
+                unmapped=self._unmapped,
+                following=self._thread.is_alive(),
+                caught_up=self._caught_up.is_set(),
+            )
+
+    def wait_caught_up(self, timeout_s: float | None = None) -> bool:
+        """Wait until everything the source held at the start is in force; False when the time is over first.
+
+        Call it before serving from a topic, so that the first scores do not go out uncalibrated.
+        """
+        return self._caught_up.wait(timeout_s)
+
+    def close(self) -> None:
+        """Stop following; maps in force stay in force. May be called twice."""
+        if self._stop.is_set():
+            return
+        self._stop.set()
+        self._source.interrupt()
+        self._thread.join()
+        self._source.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # -- the background thread --------------------------------------------------------------------------------
+
+    def _follow(self) -> None:
+        while not self._stop.is_set():
+            self._follow_once(_POLL_S)
+
+    def _follow_once(self, timeout_s: float) -> None:
+        try:
+            updates = self._source.poll(timeout_s)
+            caught_up = self._source.caught_up
+        except Exception as error:  # noqa: BLE001 -- whatever a source fails with, the last good maps stay in force
+            self._problem("source", f"{type(error).__name__}: {error}")
+            self._stop.wait(_RETRY_S if timeout_s else 0.0)
+            return
+        for update in updates:
+            self._take(update)
+        if caught_up:
+            self._caught_up.set()
+
+    def _take(self, update: MapUpdate) -> None:
+        if update.data is None:
+            if update.model is not None:
+                self._table = {model: entry for model, entry in self._table.items() if model != update.model}
+            return
+        try:
+            document = decode(update.data)
+            map_ = document.to_map()
+        except MapDocumentError as error:
+            self._problem("newer_schema" if isinstance(error, NewerSchemaError) else "corrupt", str(error))
+            return
+        if update.model not in (None, document.model):
+            self._problem("wrong_model", f"document of model {document.model!r} under key {update.model!r}")
+            return
+        if document.version <= self._highest.get(document.model, NO_MAP):
+            return
+        self._highest[document.model] = document.version
+        entry = _Entry(map_.apply_one, map_.apply, document.version, _map_status(document))
+        self._table = {**self._table, document.model: entry}
+
+    def _problem(self, reason: str, text: str) -> None:
+        with self._lock:
+            self._problems[reason] += 1
+            self._last_problem = text
+
+
+def _map_status(document: MapDocument) -> MapStatus:
+    return MapStatus(document.version, document.family, document.at_ms, document.hash)
+
+
+def _checked(score: float | ArrayLike) -> Floats:
+    """Scores as float64 in [0, 1]; raises ValueError with the first value that is none."""
+    given = np.asarray(score)
+    if given.dtype.kind not in "fiu":
+        raise ValueError(f"score {score!r} is not a number")
+    scores: Floats = given.astype(np.float64)
+    # Written so that NaN fails it too.
+    good = (scores >= -_EXCESS) & (scores <= 1.0 + _EXCESS)
+    if not good.all():
+        value = float(scores[~good].flat[0])
+        raise ValueError(f"score {value!r} is not in [0, 1]")
+    clipped: Floats = np.minimum(np.maximum(scores, 0.0), 1.0)
+    return clipped
