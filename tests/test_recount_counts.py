@@ -44,9 +44,8 @@ def test_the_layout_has_the_stated_shape() -> None:
     assert CENTRES[0] == pytest.approx(1 / (1 + math.exp(15.9375)), rel=1e-7)  # its edge is a float32
     assert CENTRES[141] == pytest.approx(1 / (1 + math.exp(0.0625)), rel=1e-7)
     assert all(low <= centre <= high for low, centre, high in zip([0.0, *EDGES], CENTRES, [*EDGES, 1.0], strict=True))
-    assert [low + high for low, high in zip(CENTRES, reversed(CENTRES), strict=True)] == pytest.approx(
-        [1] * 284, abs=1e-7
-    )
+    mirrored = [low + high for low, high in zip(CENTRES, reversed(CENTRES), strict=True)]
+    assert mirrored == pytest.approx([1] * 284, abs=1e-7)
 
 
 def test_a_score_on_an_edge_belongs_below_it_as_float32() -> None:
