@@ -1,0 +1,238 @@
+"""Platt slope and intercept from binned counts, for many series at once.
+
+The model is p' = sigmoid(slope * logit(p) + intercept); slope < 1 means over-confident scores. One Newton
+iteration serves the figures (maximum likelihood), the maps (maximum a posteriori, centred on the identity) and
+the offset-only intercept (slope held at 1).
+
+Steps are shortened so that no logit moves by more than 1. On a logistic likelihood such a step always ascends
+(the third derivative is bounded by the second times the logit's move: Bach 2010, self-concordant analysis), so
+no objective needs evaluating and no halving loop exists. What has no answer is reported as such: separated
+classes, a single score value, no convergence. No iterate at which a loop gave up ever leaves this module.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamcal.stats.logits import Information, LogitSums, logit_sums
+
+__all__ = ["OffsetFit", "PlattFit", "Prior", "fit_offset", "fit_platt", "offset_of", "platt_of"]
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+MAX_STEPS: Final = 100
+"""Calibrated data need 5; a step moves an extreme logit by 1 at most, so far-off data need some dozens."""
+
+TOLERANCE: Final = 1e-8
+"""Newton converges quadratically: after a step this small the error is that of float64."""
+
+SLOPE_LIMIT: Final = 16.0
+"""1 / (half a bin's width): beyond it the expansion inside a bin means nothing."""
+
+MIN_VARIANCE: Final = 1e-6
+"""Logits with a standard deviation under .001 are one score value; their slope would need 1e6 positives."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prior:
+    """Independent normal priors; the defaults are the identity map, worth a handful of positives."""
+
+    slope_mean: float = 1.0
+    slope_sd: float = 0.5
+    intercept_mean: float = 0.0
+    intercept_sd: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class PlattFit:
+    """One fit per series; numbers are float64[S], NaN where `converged` (bool[S]) is false."""
+
+    slope: Floats
+    intercept: Floats
+    slope_se: Floats
+    intercept_se: Floats
+    converged: Bools
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetFit:
+    """Intercept at slope 1, per series; float64[S], NaN where `converged` (bool[S]) is false."""
+
+    intercept: Floats
+    intercept_se: Floats
+    converged: Bools
+
+
+def fit_platt(counts: NDArray[np.int64], *, prior: Prior | None = None) -> PlattFit:
+    """Fit slope and intercept of every series.
+
+    Parameters
+    ----------
+    counts : int64[S, 284, 9] or int64[S, 284, 23]
+    prior : Prior, optional
+        None: maximum likelihood, absent where it does not exist. With a prior the answer is always finite; a
+        series without rows gets the prior itself.
+
+    Returns
+    -------
+    PlattFit
+        Standard errors come from the inverse information (with a prior: of the posterior); in weighted
+        streams from the sandwich with sum w^2, so that they do not shrink when all weights double.
+    """
+    return platt_of(logit_sums(counts), prior=prior)
+
+
+def fit_offset(counts: NDArray[np.int64]) -> OffsetFit:
+    """Fit the intercept of every series with the slope held at 1, by maximum likelihood.
+
+    Parameters
+    ----------
+    counts : int64[S, 284, 9] or int64[S, 284, 23]
+
+    Returns
+    -------
+    OffsetFit
+        Absent where only one class is present.
+    """
+    return offset_of(logit_sums(counts))
+
+
+def platt_of(sums: LogitSums, *, prior: Prior | None = None) -> PlattFit:
+    """`fit_platt` on sums already collected."""
+    if prior is None:
+        empty = np.full((4, sums.n_series), np.nan)
+        knowable = np.zeros(len(sums.series), dtype=np.bool_)
+        if len(sums.series):
+            knowable = sums.spans_overlap() & (sums.variance() > MIN_VARIANCE)
+        part = sums.take(knowable)
+    else:
+        start = [prior.intercept_mean, prior.slope_mean, prior.intercept_sd, prior.slope_sd]
+        empty = np.repeat(np.array(start)[:, None], sums.n_series, axis=1)
+        part = sums
+    converged = np.full(sums.n_series, prior is not None)
+    converged[sums.series] = False
+    solution = _solve(part, prior, slope_free=True)
+    empty[:, sums.series] = np.nan
+    empty[:, part.series] = solution.values
+    converged[part.series] = solution.converged
+    intercept, slope, intercept_se, slope_se = empty
+    return PlattFit(slope, intercept, slope_se, intercept_se, converged)
+
+
+def offset_of(sums: LogitSums) -> OffsetFit:
+    """`fit_offset` on sums already collected."""
+    part = sums
+    if len(sums.series):
+        negative = np.add.reduceat(sums.negative_weight, sums.starts)
+        part = sums.take((sums.positive > 0) & (negative > 0))
+    solution = _solve(part, None, slope_free=False)
+    values = np.full((4, sums.n_series), np.nan)
+    converged = np.zeros(sums.n_series, dtype=np.bool_)
+    values[:, part.series] = solution.values
+    converged[part.series] = solution.converged
+    return OffsetFit(values[0], values[2], converged)
+
+
+@dataclass(frozen=True, slots=True)
+class _Solution:
+    """`values` float64[4, A]: intercept, slope and their standard errors; NaN where not converged."""
+
+    values: Floats
+    converged: Bools
+
+
+def _solve(sums: LogitSums, prior: Prior | None, *, slope_free: bool) -> _Solution:
+    """Newton over all series of `sums`; each leaves as soon as it has converged or failed."""
+    total = len(sums.series)
+    values = np.full((4, total), np.nan)
+    converged = np.zeros(total, dtype=np.bool_)
+    where, part = np.arange(total), sums
+    a, b = np.zeros(total), np.ones(total)
+    reach = _reach(part)
+    for _ in range(MAX_STEPS):
+        if not len(where):
+            break
+        step_a, step_b, information = _step(part, a, b, prior, slope_free=slope_free)
+        a, b = _shortened(a, b, step_a, step_b, reach)
+        failed = ~(information.determinant() > 0) | (np.abs(b) > SLOPE_LIMIT)
+        done = ~failed & (np.maximum(np.abs(step_a), np.abs(step_b)) < TOLERANCE)
+        if done.any():
+            errors = _standard_errors(part, a, b, information, prior, slope_free=slope_free)
+            values[:, where[done]] = np.stack([a, b, *errors])[:, done]
+            converged[where[done]] = True
+        if (done | failed).any():
+            going = ~(done | failed)
+            where, part, a, b = where[going], part.take(going), a[going], b[going]
+            reach = (reach[0][going], reach[1][going])
+    return _Solution(values, converged)
+
+
+def _reach(sums: LogitSums) -> tuple[Floats, Floats]:
+    """Lowest and highest logit of each series (cells are in bin order)."""
+    x = sums.cells.x
+    return x[sums.starts], x[sums.starts + sums.sizes - 1]
+
+
+def _shortened(
+    a: Floats, b: Floats, step_a: Floats, step_b: Floats, reach: tuple[Floats, Floats]
+) -> tuple[Floats, Floats]:
+    """Take the step, shortened so that no logit in reach moves by more than 1."""
+    lo, hi = reach
+    move = np.maximum(np.abs(step_a + step_b * lo), np.abs(step_a + step_b * hi))
+    share = 1.0 / np.maximum(move, 1.0)
+    return a + share * step_a, b + share * step_b
+
+
+def _step(
+    sums: LogitSums, a: Floats, b: Floats, prior: Prior | None, *, slope_free: bool
+) -> tuple[Floats, Floats, Information]:
+    """Newton step and the information (of the posterior, with a prior) at (a, b)."""
+    expected, x_expected, information = sums.cells.evaluate(a, b, sums.starts, sums.sizes)
+    score_a, score_b = sums.positive - expected, sums.x_positive - x_expected
+    if prior is not None:
+        precision_a, precision_b = prior.intercept_sd**-2, prior.slope_sd**-2
+        score_a -= precision_a * (a - prior.intercept_mean)
+        score_b -= precision_b * (b - prior.slope_mean)
+        information = information.plus(precision_a, precision_b)
+    if not slope_free:
+        information = _without_slope(information)
+        score_b = np.zeros_like(score_b)
+    inverse = _inverse_determinant(information)
+    step_a = (information.bb * score_a - information.ab * score_b) * inverse
+    step_b = (information.aa * score_b - information.ab * score_a) * inverse
+    return step_a, step_b, information
+
+
+def _inverse_determinant(information: Information) -> Floats:
+    """1 for a singular matrix: the caller drops such a series, whatever its step."""
+    determinant = information.determinant()
+    return 1.0 / np.where(determinant > 0, determinant, 1.0)
+
+
+def _without_slope(information: Information) -> Information:
+    return Information(information.aa, np.zeros_like(information.ab), np.ones_like(information.bb))
+
+
+def _standard_errors(
+    sums: LogitSums, a: Floats, b: Floats, information: Information, prior: Prior | None, *, slope_free: bool
+) -> tuple[Floats, Floats]:
+    """Of intercept and slope: root of the diagonal of A^-1 B A^-1, where B = A unless rows carry weights."""
+    bread = information
+    if sums.square_cells is None:
+        meat = bread
+    else:
+        _, _, meat = sums.square_cells.evaluate(a, b, sums.starts, sums.sizes)
+        if prior is not None:
+            meat = meat.plus(prior.intercept_sd**-2, prior.slope_sd**-2)
+        if not slope_free:
+            meat = _without_slope(meat)
+    inverse = _inverse_determinant(bread)
+    aa, ab, bb = bread.bb * inverse, -bread.ab * inverse, bread.aa * inverse
+    variance_a = aa * aa * meat.aa + 2 * aa * ab * meat.ab + ab * ab * meat.bb
+    variance_b = ab * ab * meat.aa + 2 * ab * bb * meat.ab + bb * bb * meat.bb
+    return np.sqrt(np.maximum(variance_a, 0.0)), np.sqrt(np.maximum(variance_b, 0.0))
