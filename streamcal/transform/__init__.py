@@ -2,10 +2,12 @@
 
 from streamcal.transform.producer import CalibratingProducer, Producer, Sent
 from streamcal.transform.source import FileSource, MapSource, MapUpdate, MemorySource
-from streamcal.transform.transformer import NO_MAP, CalibrationTransformer, MapStatus, TransformerStatus
+from streamcal.transform.table import NO_MAP, PROBLEMS, MapStatus
+from streamcal.transform.transformer import CalibrationTransformer, TransformerStatus
 
 __all__ = [
     "NO_MAP",
+    "PROBLEMS",
     "CalibratingProducer",
     "CalibrationTransformer",
     "FileSource",

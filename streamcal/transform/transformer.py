@@ -1,13 +1,9 @@
 """`CalibrationTransformer`: the map in force, applied to live scores where they are made.
 
-One background thread follows the source and builds a new table for every change; callers read the table through a
-single attribute, which is atomic in Python, and never wait. Nobody ever sees half a change: a table is not altered
-once it is in place, and the map and its version are one entry of it. The thread is the only writer.
-
-Rules of the table: the highest version wins, whatever the order of arrival; a document that does not verify, or is
-of a newer schema, changes nothing and is counted; a withdrawal ends the versions seen so far, and only a higher one
-comes back. A forked child has no such thread: make the transformer after the fork (`TransformerStatus.following`
-tells).
+One background thread follows the source and puts new entries in place for every change (`table` has the rules);
+callers read them through a single attribute, which is atomic in Python, and never wait. Nobody ever sees half a
+change: entries are not altered once in place, and a map and its version are one entry. A forked child has no such
+thread: make the transformer after the fork (`TransformerStatus.following` tells).
 """
 
 from __future__ import annotations
@@ -22,18 +18,10 @@ from typing import Any, Final, Self, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streamcal.errors import MapDocumentError
-from streamcal.maps.document import MapDocument, NewerSchemaError, decode
-from streamcal.transform.source import MapSource, MapUpdate
+from streamcal.transform.source import MapSource
+from streamcal.transform.table import NO_MAP, Entry, MapStatus, MapTable, Problem
 
-__all__ = ["NO_MAP", "PROBLEMS", "CalibrationTransformer", "MapStatus", "TransformerStatus"]
-
-NO_MAP: Final = 0
-"""Map version returned with a score that no map was applied to."""
-
-PROBLEMS: Final = ("corrupt", "newer_schema", "wrong_model", "source")
-"""Why an update was not taken: it does not verify; its schema is newer than this release; it is filed under another
-model than it names; the source itself failed (and is asked again)."""
+__all__ = ["CalibrationTransformer", "TransformerStatus"]
 
 _POLL_S: Final = 0.5
 """Longest wait inside one poll of the source: bounds how old a file's map can be and how long `close` takes."""
@@ -43,16 +31,6 @@ _EXCESS: Final = 1e-6
 """By how much a score may leave [0, 1] and still be taken as rounding, as for scores in the topics."""
 
 Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True)
-class MapStatus:
-    """The map of one model that is in force."""
-
-    version: int
-    family: str
-    at_ms: int
-    hash: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,16 +61,6 @@ class TransformerStatus:
     caught_up: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    """What the hot path needs of one model's map, looked up once."""
-
-    apply_one: Callable[[float], float]
-    apply: Callable[[Floats], Floats]
-    version: int
-    status: MapStatus
-
-
 class CalibrationTransformer:
     """Applies the newest calibration maps of a source to scores; safe to share between threads.
 
@@ -111,14 +79,14 @@ class CalibrationTransformer:
 
     def __init__(self, source: MapSource) -> None:
         self._source = source
-        self._table: Mapping[str, _Entry] = {}
-        self._highest: dict[str, int] = {}
-        self._lock = threading.Lock()  # guards the three below, none of them on the path of a mapped score
+        self._maps = MapTable()
+        self._entries: Mapping[str, Entry] = self._maps.entries
+        self._changed = threading.Condition()  # guards the four below, none of them on the path of a mapped score
         self._problems: Counter[str] = Counter()
         self._last_problem = ""
         self._unmapped = 0
+        self._caught_up = False
         self._stop = threading.Event()
-        self._caught_up = threading.Event()
         self._follow_once(0.0)
         self._thread = threading.Thread(target=self._follow, name="streamcal-maps", daemon=True)
         self._thread.start()
@@ -164,7 +132,7 @@ class CalibrationTransformer:
         ValueError
             If a score is not a finite number in [0, 1].
         """
-        entry = self._table.get(model)
+        entry = self._entries.get(model)
         if type(score) is float and 0.0 <= score <= 1.0:
             if entry is not None:
                 return entry.apply_one(score), entry.version
@@ -172,7 +140,7 @@ class CalibrationTransformer:
             return score, NO_MAP
         return self._transform_any(score, entry)
 
-    def _transform_any(self, score: float | ArrayLike, entry: _Entry | None) -> tuple[float | Floats, int]:
+    def _transform_any(self, score: float | ArrayLike, entry: Entry | None) -> tuple[float | Floats, int]:
         scores = _checked(score)
         served: Any
         if entry is None:
@@ -183,7 +151,7 @@ class CalibrationTransformer:
         return served, entry.version
 
     def _count_unmapped(self, count: int) -> None:
-        with self._lock:
+        with self._changed:
             self._unmapped += count
 
     # -- what is in force -------------------------------------------------------------------------------------
@@ -191,20 +159,20 @@ class CalibrationTransformer:
     @property
     def problems(self) -> Mapping[str, int]:
         """Updates not taken, by reason (`PROBLEMS`)."""
-        with self._lock:
+        with self._changed:
             return dict(self._problems)
 
     def status(self) -> TransformerStatus:
         """The maps in force and what went wrong."""
-        table = self._table
-        with self._lock:
+        entries = self._entries
+        with self._changed:
             return TransformerStatus(
-                maps={model: entry.status for model, entry in table.items()},
+                maps={model: entry.status for model, entry in entries.items()},
                 problems=dict(self._problems),
                 last_problem=self._last_problem,
                 unmapped=self._unmapped,
                 following=self._thread.is_alive(),
-                caught_up=self._caught_up.is_set(),
+                caught_up=self._caught_up,
             )
 
     def wait_caught_up(self, timeout_s: float | None = None) -> bool:
@@ -212,7 +180,18 @@ class CalibrationTransformer:
 
         Call it before serving from a topic, so that the first scores do not go out uncalibrated.
         """
-        return self._caught_up.wait(timeout_s)
+        return self.wait_until(lambda status: status.caught_up, timeout_s)
+
+    def wait_until(self, met: Callable[[TransformerStatus], bool], timeout_s: float | None = None) -> bool:
+        """Wait until the status satisfies `met`, asked after each change; False when the time is over first.
+
+        >>> from streamcal.transform import MemorySource
+        >>> with CalibrationTransformer(MemorySource()) as transformer:
+        ...     transformer.wait_until(lambda status: not status.maps)
+        True
+        """
+        with self._changed:
+            return self._changed.wait_for(lambda: met(self.status()), timeout_s)
 
     def close(self) -> None:
         """Stop following; maps in force stay in force. May be called twice."""
@@ -242,42 +221,23 @@ class CalibrationTransformer:
             updates = self._source.poll(timeout_s)
             caught_up = self._source.caught_up
         except Exception as error:  # noqa: BLE001 -- whatever a source fails with, the last good maps stay in force
-            self._problem("source", f"{type(error).__name__}: {error}")
+            self._problem(Problem("source", f"{type(error).__name__}: {error}"))
             self._stop.wait(_RETRY_S if timeout_s else 0.0)
             return
         for update in updates:
-            self._take(update)
-        if caught_up:
-            self._caught_up.set()
+            problem = self._maps.take(update)
+            self._entries = self._maps.entries
+            if problem is not None:
+                self._problem(problem)
+        with self._changed:
+            self._caught_up = self._caught_up or caught_up
+            self._changed.notify_all()
 
-    def _take(self, update: MapUpdate) -> None:
-        if update.data is None:
-            if update.model is not None:
-                self._table = {model: entry for model, entry in self._table.items() if model != update.model}
-            return
-        try:
-            document = decode(update.data)
-            map_ = document.to_map()
-        except MapDocumentError as error:
-            self._problem("newer_schema" if isinstance(error, NewerSchemaError) else "corrupt", str(error))
-            return
-        if update.model not in (None, document.model):
-            self._problem("wrong_model", f"document of model {document.model!r} under key {update.model!r}")
-            return
-        if document.version <= self._highest.get(document.model, NO_MAP):
-            return
-        self._highest[document.model] = document.version
-        entry = _Entry(map_.apply_one, map_.apply, document.version, _map_status(document))
-        self._table = {**self._table, document.model: entry}
-
-    def _problem(self, reason: str, text: str) -> None:
-        with self._lock:
-            self._problems[reason] += 1
-            self._last_problem = text
-
-
-def _map_status(document: MapDocument) -> MapStatus:
-    return MapStatus(document.version, document.family, document.at_ms, document.hash)
+    def _problem(self, problem: Problem) -> None:
+        with self._changed:
+            self._problems[problem.reason] += 1
+            self._last_problem = problem.text
+            self._changed.notify_all()
 
 
 def _checked(score: float | ArrayLike) -> Floats:
