@@ -19,7 +19,7 @@ EPOCH_MS = 1_700_000_000_000
 """Any recent time will do; panes cut the range of times wherever they fall."""
 CUTS = (("country",), ("country", "device"))
 MODELS = ("m1", "m2")
-IDS = ("a", "b", "c")
+IDS = ("a", "a", "a", "b", "c")
 SCORES = (0.0, 1e-8, 0.01, 0.05, 0.2, 0.3, 1 / 3, 0.5, 0.6, 2 / 3, 0.95, 0.999, 1 - 1e-8, 1.0)
 WEIGHTS = (0.0, 0.25, 0.1, 1.0, 1.0, 3.0, 1000.0)
 
@@ -74,6 +74,22 @@ def boundary_offsets(rules: Rules) -> list[int]:
     return sorted({point + near for point in points for near in (-1, 0, 1)}, key=lambda x: (abs(x), x))
 
 
+def prediction_times(rules: Rules, bases: Sequence[int]) -> st.SearchStrategy[int]:
+    """Half of the predictions are made at a base itself, so that outcomes placed around it meet them."""
+    return around(bases, [0, 0, 1, *boundary_offsets(rules)], [0])
+
+
+def outcome_times(rules: Rules, bases: Sequence[int]) -> st.SearchStrategy[int]:
+    """Half of the outcomes lie within the horizon of a prediction made at a base, or on its borders."""
+    inside = [rules.horizon_ms // 2, 1, rules.horizon_ms, -rules.skew_ms, rules.horizon_ms + rules.out_of_order_ms]
+    return around(bases, boundary_offsets(rules), inside)
+
+
+def around(bases: Sequence[int], anywhere: Sequence[int], often: Sequence[int]) -> st.SearchStrategy[int]:
+    offsets = st.one_of(st.sampled_from(often), st.sampled_from(anywhere))
+    return st.builds(lambda base, offset: EPOCH_MS + base + offset, st.sampled_from(bases), offsets)
+
+
 @st.composite
 def segment_values(draw: st.DrawFn) -> dict[str, str | None]:
     values: dict[str, str | None] = {}
@@ -92,7 +108,7 @@ def scores() -> st.SearchStrategy[float]:
 @st.composite
 def prediction_values(draw: st.DrawFn, times: st.SearchStrategy[int], *, weighted: bool) -> dict[str, Any]:
     value: dict[str, Any] = {"id": draw(st.sampled_from(IDS)), "ts": draw(times), "score": draw(scores())}
-    model = draw(st.sampled_from((None, *MODELS, MODELS[1])))
+    model = draw(st.sampled_from((MODELS[0], MODELS[0], MODELS[1], None)))
     if model is not None:
         value["model"] = model
     form = draw(st.sampled_from(("raw", "raw", "both", "raw_score", "served_only")))
@@ -139,23 +155,22 @@ def log_pairs(
     overrides: bool = True,
     max_partitions: int = 2,
     max_predictions: int = 8,
-    max_outcomes: int = 10,
+    max_outcomes: int = 12,
 ) -> LogPair:
     """Rules with logs of both topics; `max_*` bound the records of each partition."""
     rules = draw(join_rules(labels=labels, overrides=overrides))
     weighted = draw(st.integers(0, 3)) == 0
-    bases = draw(st.lists(st.integers(0, 5 * rules.horizon_ms), min_size=1, max_size=3))
-    offsets = st.sampled_from(boundary_offsets(rules))
-    times = st.builds(lambda base, offset: EPOCH_MS + base + offset, st.sampled_from(bases), offsets)
+    bases = draw(st.lists(st.integers(0, 5 * rules.horizon_ms), min_size=1, max_size=2))
     logs: dict[Log, Sequence[Event]] = {}
     for partition in range(draw(st.integers(1, max_partitions))):
         for topic, values, most in (
-            ("p", prediction_values(times, weighted=weighted), max_predictions),
-            ("o", outcome_values(times), max_outcomes),
+            ("p", prediction_values(prediction_times(rules, bases), weighted=weighted), max_predictions),
+            ("o", outcome_values(outcome_times(rules, bases)), max_outcomes),
         ):
+            size = draw(st.integers(0, most))  # lists by themselves stay short
             log: list[Event] = [
                 (topic, partition, value, draw(record_timestamps(value["ts"])) if rules.max_future_ms else None)
-                for value in draw(st.lists(values, max_size=most))
+                for value in draw(st.lists(values, min_size=size, max_size=size))
             ]
             logs[topic, partition] = draw(ordered(log, rules.out_of_order_ms))
     return LogPair(rules, logs)
