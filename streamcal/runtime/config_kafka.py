@@ -1,0 +1,259 @@
+"""The sections `kafka` and `topics`: where the streams are and how to get to them."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, ValidationInfo, field_validator
+
+from streamcal.errors import ConfigError
+from streamcal.runtime.config_fields import (
+    PositiveSpan,
+    Section,
+    ServiceFile,
+    Text,
+    empty_if_null,
+    problems_below,
+)
+from streamcal.runtime.durations import parse_duration
+
+__all__ = ["Kafka", "KafkaSecurity", "Topics"]
+
+_OWN_KEY: Final = "is set by kafka.{}"
+_BYTES: Final = "values are decoded by the codec, per message and counted by reason"
+_OBJECT: Final = "takes a Python object, which a configuration file cannot hold"
+_EXACT: Final = "is fixed so that nothing is counted twice or lost"
+
+_FORBIDDEN: Final[Mapping[str, str]] = {
+    "bootstrap_servers": _OWN_KEY.format("bootstrap_servers"),
+    "client_id": _OWN_KEY.format("client_id"),
+    "group_id": _OWN_KEY.format("group_id"),
+    "group_instance_id": _OWN_KEY.format("group_instance_id"),
+    "auto_offset_reset": "offsets are never reset silently; kafka.start_from says where a new group begins",
+    "enable_auto_commit": "offsets are committed only once their records are folded in",
+    "auto_commit_interval_ms": _OWN_KEY.format("commit_interval"),
+    "isolation_level": "input is always read committed",
+    "allow_auto_create_topics": "a mistyped topic name must be an error, not a new topic",
+    "partition_assignment_strategy": "one task needs the same partition of both topics, which only range assigns",
+    "consumer_timeout_ms": "would end the stream when it is merely quiet",
+    "default_offset_commit_callback": _OBJECT,
+    "key_deserializer": _BYTES,
+    "value_deserializer": _BYTES,
+    "key_serializer": _BYTES,
+    "value_serializer": _BYTES,
+    "acks": _EXACT,
+    "enable_idempotence": _EXACT,
+    "transactional_id": _EXACT,
+    "transaction_timeout_ms": _EXACT,
+    "partitioner": _OBJECT,
+    "kafka_client": _OBJECT,
+    "metric_reporters": _OBJECT,
+    "selector": _OBJECT,
+    "socket_options": _OBJECT,
+}
+_SECURITY_KEY: Final = re.compile(r"(?:sasl|ssl|security)_")
+
+_CLIENT_NAMES: Final = {"sasl_username": "sasl_plain_username"}
+_CLIENT_SECRETS: Final = {"sasl_password_file": "sasl_plain_password", "ssl_password_file": "ssl_password"}
+"""Keys whose name in kafka-python is not Kafka's own."""
+
+
+class KafkaSecurity(Section):
+    """How to authenticate; names are Kafka's own, secrets are files."""
+
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = None
+    sasl_username: Text | None = None
+    sasl_password_file: ServiceFile | None = None
+    ssl_cafile: ServiceFile | None = None
+    ssl_certfile: ServiceFile | None = None
+    ssl_keyfile: ServiceFile | None = None
+    ssl_password_file: ServiceFile | None = None
+    ssl_crlfile: ServiceFile | None = None
+    ssl_ciphers: Text | None = None
+    ssl_check_hostname: bool = True
+
+    def client_options(self) -> dict[str, object]:
+        """Options for a kafka-python client, with the secrets read from their files.
+
+        Raises
+        ------
+        ConfigError
+            A secret file cannot be read.
+        """
+        options: dict[str, object] = {}
+        problems: list[tuple[str, str]] = []
+        for name in type(self).model_fields:
+            value = getattr(self, name)
+            if value is None:
+                continue
+            if name in _CLIENT_SECRETS:
+                try:
+                    options[_CLIENT_SECRETS[name]] = value.read_text(encoding="utf-8").rstrip("\r\n")
+                except (OSError, UnicodeDecodeError) as error:
+                    reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+                    problems.append((f"kafka.security.{name}", f"the file cannot be read: {reason}"))
+            else:
+                options[_CLIENT_NAMES.get(name, name)] = str(value) if isinstance(value, Path) else value
+        if problems:
+            raise ConfigError(problems)
+        return options
+
+
+def _security_problems(security: KafkaSecurity) -> list[tuple[str, str]]:
+    protocol = security.security_protocol
+    given = {name for name in type(security).model_fields if name[:4] in {"sasl", "ssl_"} and _is_given(security, name)}
+    problems = []
+    if not protocol.startswith("SASL_"):
+        used = sorted(name for name in given if name.startswith("sasl"))
+        problems += [(name, f"has no effect with security_protocol {protocol}; use SASL_SSL") for name in used]
+    else:
+        needed = ("sasl_mechanism", "sasl_username", "sasl_password_file")
+        problems += [(name, f"is required with security_protocol {protocol}") for name in needed if name not in given]
+    if not protocol.endswith("SSL"):
+        used = sorted(name for name in given if name.startswith("ssl"))
+        problems += [(name, f"has no effect with security_protocol {protocol}; use SSL or SASL_SSL") for name in used]
+    if "ssl_keyfile" in given and "ssl_certfile" not in given:
+        problems.append(("ssl_certfile", "is required with ssl_keyfile"))
+    return problems
+
+
+def _is_given(security: KafkaSecurity, name: str) -> bool:
+    return bool(getattr(security, name) != type(security).model_fields[name].default)
+
+
+def _servers(value: Any) -> Any:
+    parts = value.split(",") if isinstance(value, str) else value
+    if not isinstance(parts, (list, tuple)):
+        return value
+    return tuple(part.strip() if isinstance(part, str) else part for part in parts)
+
+
+def _server(value: str) -> str:
+    host, colon, port = value.rpartition(":")
+    if not colon or not host or not port.isascii() or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise ValueError("must be host:port")
+    return value
+
+
+# Seconds to nanoseconds after the point; the offset is not optional, since no time zone is ever guessed.
+_RFC3339: Final = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}:\d{2}(?:\.\d{1,9})?(?:[Zz]|[+-]\d{2}:\d{2})", re.ASCII)
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def _instant_ms(text: str) -> int:
+    if not _RFC3339.fullmatch(text):
+        raise ValueError("must be earliest, latest or a time like 2024-01-31T06:00:00Z")
+    fraction = re.sub(r"(\.\d{6})\d+", r"\1", text.upper())  # datetime holds microseconds
+    return (datetime.fromisoformat(fraction) - _EPOCH) // timedelta(milliseconds=1)
+
+
+def _start(value: str) -> str:
+    if value not in {"earliest", "latest"}:
+        _instant_ms(value)
+    return value
+
+
+ServerList = Annotated[
+    tuple[Annotated[Text, AfterValidator(_server)], ...], Field(strict=False, min_length=1), BeforeValidator(_servers)
+]
+
+
+def _option_problem(key: str, value: object, client: str, known: frozenset[str]) -> str | None:
+    if key in _FORBIDDEN:
+        return f"cannot be set here: {_FORBIDDEN[key]}"
+    if _SECURITY_KEY.match(key):
+        return "cannot be set here: security belongs in kafka.security, secrets in files"
+    if key not in known:
+        close = difflib.get_close_matches(re.sub("[^a-z0-9]+", "_", key.lower()), known, n=1)
+        return f"is no option of the client's {client}" + (f"; did you mean {close[0]!r}?" if close else "")
+    if not isinstance(value, (str, int, float)):
+        return "must be text, a number, true or false"
+    return None
+
+
+def _client_options(client: str) -> frozenset[str]:
+    # Loaded here only: most configurations pass nothing through, and replay runs without the client.
+    from kafka import KafkaConsumer, KafkaProducer  # noqa: PLC0415
+
+    return frozenset((KafkaConsumer if client == "consumer" else KafkaProducer).DEFAULT_CONFIG)
+
+
+def _options(value: Any, info: ValidationInfo) -> Mapping[str, str | int | float | bool]:
+    if not isinstance(value, Mapping):
+        raise ValueError("must be a mapping of `key: value` lines")  # noqa: TRY004 - pydantic collects ValueError
+    client = str(info.field_name)
+    known = _client_options(client) if value else frozenset()
+    found = ((key, _option_problem(key, held, client, known)) for key, held in value.items())
+    if problems := [(key, text) for key, text in found if text]:
+        raise problems_below(problems)
+    return dict(value)
+
+
+PassThrough = Annotated[
+    Mapping[str, str | int | float | bool], BeforeValidator(empty_if_null), PlainValidator(_options)
+]
+
+
+class Kafka(Section):
+    """The broker, the consumer group and how to connect."""
+
+    bootstrap_servers: ServerList | None = None
+    group_id: Text | None = None
+    client_id: Text = "streamcal"
+    group_instance_id: Text | None = None
+    start_from: Annotated[Text, AfterValidator(_start)] = "latest"
+    commit_interval: PositiveSpan = parse_duration("1s")
+    security: KafkaSecurity = KafkaSecurity()
+    consumer: PassThrough = Field(default_factory=dict)
+    producer: PassThrough = Field(default_factory=dict)
+
+    @property
+    def start_from_ms(self) -> int | None:
+        """The time to start from, None for ``earliest`` and ``latest``."""
+        return None if self.start_from in {"earliest", "latest"} else _instant_ms(self.start_from)
+
+    @field_validator("security")
+    @classmethod
+    def _is_consistent(cls, value: KafkaSecurity) -> KafkaSecurity:
+        if problems := _security_problems(value):
+            raise problems_below(problems)
+        return value
+
+
+# What Kafka accepts; dots and underscores both, although they collide in its metric names.
+_TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
+
+
+def _topic(value: str) -> str:
+    if not _TOPIC.fullmatch(value) or value in {".", ".."}:
+        raise ValueError("must be a topic name: letters, digits, '.', '_' and '-', at most 249 characters")
+    return value
+
+
+TopicName = Annotated[Text, AfterValidator(_topic)]
+
+
+class Topics(Section):
+    """Names of the topics; `counts` and `state` are filled from the group where they are not given."""
+
+    predictions: TopicName = "predictions"
+    outcomes: TopicName = "outcomes"
+    maps: TopicName = "streamcal.maps"
+    counts: TopicName | None = None
+    state: TopicName | None = None
+    dead_letter: TopicName | None = None
+
+    @field_validator("outcomes", "maps", "counts", "state", "dead_letter")
+    @classmethod
+    def _is_distinct(cls, value: str | None, info: ValidationInfo) -> str | None:
+        for other, name in info.data.items():
+            if value is not None and name == value:
+                raise ValueError(f"is the same topic as topics.{other}; every role needs its own")
+        return value
