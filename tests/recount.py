@@ -158,13 +158,13 @@ def recount(events: Sequence[Event], rules: Rules, *, drain: bool = False) -> Re
                 continue
             t_o, label = winner
             if outcome.label == label:
-                counters["duplicate_outcome"] += 1
+                count("duplicate_outcome", prediction.model)
                 winner = (max(t_o, outcome.t_o), label)
             elif outcome.t_o > t_o or (outcome.t_o == t_o and outcome.label == 1):
-                counters["revised_outcome"] += 1
+                count("revised_outcome", prediction.model)
                 winner = (outcome.t_o, outcome.label)
             else:
-                counters["duplicate_outcome"] += 1
+                count("duplicate_outcome", prediction.model)
         end, row = release(prediction, winner, watermarks.get(("o", partition), -math.inf), rules)
         if end == "pending":
             result.pending += 1
