@@ -52,8 +52,8 @@ FIGURES: Final[dict[str, Named]] = {
 CORE: Final = ("n", "positives", "ece", "ece_z", "platt_slope", "platt_slope_se", "ratio", "log_loss")
 """What an alert or a first dashboard needs: size, error, direction, and for both errors how sure they are.
 
-1,000 segments with two windows are 32,000 series of these, under the default `max_series`; all figures
-would be three times as many.
+1,000 segments in two windows and over everything read are up to 48,000 series of these, under the default
+`max_series`; all figures would be three times as many.
 """
 
 BIN_FIGURES: Final[dict[str, Named]] = {

@@ -1,0 +1,119 @@
+"""`report.html`: the replay report as one page without scripts or outside requests.
+
+Works on the report document alone. Everything long is cut (with a note of how much), since the whole is
+in `report.json`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any, Final
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+
+from streamcal.serve import drawing
+
+__all__ = ["period_name", "render_page"]
+
+_MOST_SEGMENTS: Final = 50
+_MOST_MAPS: Final = 50
+_LONGEST_DAY_PERIOD_MS: Final = 86_400_000
+
+HEADLINES: Final = (
+    ("n", "Labelled predictions"),
+    ("positives", "Positive outcomes"),
+    ("base_rate", "Base rate"),
+    ("mean_score", "Mean score"),
+    ("ece", "ECE"),
+    ("mce", "MCE"),
+    ("ecce_sigma", "ECCE / sigma"),
+    ("platt_slope", "Platt slope"),
+    ("platt_intercept", "Platt intercept"),
+    ("ratio", "Predicted to observed"),
+    ("brier", "Brier score"),
+    ("log_loss", "Log loss"),
+)
+"""Figures of the first table, in order, and what they are called there."""
+
+
+def render_page(document: Mapping[str, Any]) -> str:
+    """The page of a report document."""
+    models = {name: _model_view(model) for name, model in document["models"].items()}
+    return _template().render(report=document, models=models, headlines=HEADLINES)
+
+
+@cache
+def _template() -> Template:
+    environment = Environment(
+        loader=PackageLoader("streamcal.serve", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"figure": figure, "moment": lambda at: "–" if at is None else drawing.moment(at)}
+    environment.globals |= {"drawing": drawing, "period_name": period_name}
+    return environment.get_template("report.html.j2")
+
+
+def figure(row: Mapping[str, Any], name: str) -> str:
+    """Figure `name` of a report row as text, with its standard error where it has one; a dash when absent.
+
+    >>> figure({"n": 300948, "platt_slope": 0.55003, "platt_slope_se": 0.0031}, "platt_slope")
+    '0.5500 ± 0.0031'
+    >>> figure({"n": 300948}, "n"), figure({}, "ece")
+    ('300,948', '–')
+    """
+    if name not in row:
+        return "–"
+    if isinstance(row[name], int):
+        return f"{row[name]:,}"
+    error = row.get(f"{name}_se")
+    return f"{row[name]:.4f}" + ("" if error is None else f" ± {error:.4f}")
+
+
+def period_name(from_ms: int, to_ms: int) -> str:
+    """A calendar period by its start: the day, or the month where it is longer.
+
+    >>> period_name(1_359_676_800_000, 1_362_096_000_000), period_name(1_359_676_800_000, 1_359_763_200_000)
+    ('2013-02', '2013-02-01')
+    """
+    return drawing.moment(from_ms, "%Y-%m" if to_ms - from_ms > _LONGEST_DAY_PERIOD_MS else "%Y-%m-%d")
+
+
+def _model_view(model: Mapping[str, Any]) -> dict[str, Any]:
+    segments = model["segments"]
+    everything = segments.get("all", {"windows": {}, "periods": []})
+    whole = everything["windows"].get("all", {"raw": {}, "served": {}})
+    others = sorted(_others(segments), key=lambda row: -row[1].get("n", 0))
+    promoted = [entry for entry in model["maps"] if entry["promoted"]]
+    return {
+        "whole": whole,
+        "windows": {name: pair for name, pair in everything["windows"].items() if name != "all"},
+        "marks": {kind: drawing.reliability(whole[kind].get("bins", ())) for kind in ("raw", "served")},
+        "chart": drawing.error_over_time(model["history"]),
+        "periods": everything["periods"],
+        "mean_ece": {kind: _mean_ece(everything["periods"], kind) for kind in ("raw", "served")},
+        "segments": others[:_MOST_SEGMENTS],
+        "more_segments": max(0, len(others) - _MOST_SEGMENTS),
+        "maps": promoted[-_MOST_MAPS:],
+        "more_maps": max(0, len(promoted) - _MOST_MAPS),
+        "refused": sorted(Counter(entry["reason"] for entry in model["maps"] if not entry["promoted"]).items()),
+        "alarms": model["alarms"],
+    }
+
+
+def _others(segments: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any], Mapping[str, Any]]]:
+    return [
+        (key, segment["windows"]["all"]["raw"], segment["windows"]["all"]["served"])
+        for key, segment in segments.items()
+        if key != "all" and "all" in segment["windows"]
+    ]
+
+
+def _mean_ece(periods: Sequence[Mapping[str, Any]], kind: str) -> dict[str, float]:
+    """Mean over the periods, each counting the same; absent when no period has an ECE."""
+    known = [period[kind]["ece"] for period in periods if "ece" in period[kind]]
+    return {"ece": sum(known) / len(known)} if known else {}
