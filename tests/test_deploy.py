@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
+from streamcal.runtime.config import load_config
+
 ROOT = Path(__file__).parents[1]
 DEPLOY = ROOT / "deploy"
 
@@ -81,3 +83,16 @@ def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
     unit.write_text(re.sub(r"^(ExecStart(?:Pre)?)=\S+", r"\1=/bin/true", text, flags=re.MULTILINE), encoding="utf-8")
     said = subprocess.run(["systemd-analyze", "verify", str(unit)], capture_output=True, text=True, check=False)
     assert (said.returncode, said.stderr) == (0, "")
+
+
+def test_the_daemon_accepts_the_configuration_in_the_compose_file() -> None:
+    config = load_config(DEPLOY / "streamcal.yaml", environ={"STREAMCAL_SERVE__HOST": "0.0.0.0"}, require_kafka=True)
+    assert config.serve.port == 9871
+    assert config.serve.host == "0.0.0.0"
+
+
+def test_the_daemon_accepts_the_configuration_in_the_readme(tmp_path: Path) -> None:
+    (block,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), flags=re.DOTALL)
+    path = tmp_path / "config.yaml"
+    path.write_text(block, encoding="utf-8")
+    load_config(path, environ={}, require_kafka=True)
