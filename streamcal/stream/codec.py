@@ -15,13 +15,29 @@ from numpy.typing import NDArray
 
 from streamcal.stream import values
 from streamcal.stream.events import NO_MODEL, NO_VERSION, Names, OutcomeBatch, PredictionBatch, Record
-from streamcal.stream.fields import EventFilter, FieldPath, ModelFilter, OutcomeFields, PredictionFields, Scalar
+from streamcal.stream.fields import EventFilter, ModelFilter, OutcomeFields, PredictionFields, Scalar
 from streamcal.stream.intake import Intake, Preselection
 from streamcal.stream.judge import Limits, judge_outcome, judge_prediction, segment_slots
-from streamcal.stream.schema import Schema, Slot
+from streamcal.stream.schema import Schema
+from streamcal.stream.slots import (
+    any_slot,
+    comparable,
+    filter_slots,
+    outcome_slots,
+    prediction_slots,
+    preselection_slots,
+)
 from streamcal.stream.times import TimeRule
 
-__all__ = ["DEFAULT_MODEL", "OutcomeDecoder", "PredictionDecoder"]
+__all__ = [
+    "DEFAULT_MODEL",
+    "EventFilter",
+    "ModelFilter",
+    "OutcomeDecoder",
+    "OutcomeFields",
+    "PredictionDecoder",
+    "PredictionFields",
+]
 
 DEFAULT_MODEL: Final = "default"
 """The name of the model a prediction belongs to when nothing names one."""
@@ -73,8 +89,8 @@ class _ModelColumn:
 
     def __init__(self, names: Names, filters: Sequence[ModelFilter], fallback: str | None) -> None:
         self._index = _Models(names, fallback)
-        self._filters = [(f"filter{i}", f.model, _equals(f.path, f.equals)) for i, f in enumerate(filters)]
-        self.slots = [_any_slot(f"filter{i}", f.path) for i, f in enumerate(filters)]
+        self._filters = [(f"filter{i}", f.model, comparable(f.path, f.equals)) for i, f in enumerate(filters)]
+        self.slots = [any_slot(f"filter{i}", f.path) for i, f in enumerate(filters)]
 
     def of(self, columns: Mapping[str, Sequence[Any]], count: int) -> NDArray[np.int32]:
         raw: Sequence[Any] = columns.get("model") or [None] * count
@@ -135,7 +151,7 @@ class PredictionDecoder:
         self._models = _ModelColumn(names, model_filters, DEFAULT_MODEL)
         self._profiles = _Profiles(names)
         self._segments = segment_slots(len(names.dimensions))
-        schema = Schema(_prediction_slots(fields, time, names.dimensions, max_weight) + self._models.slots, fast=fast)
+        schema = Schema(prediction_slots(fields, time, names.dimensions, max_weight) + self._models.slots, fast=fast)
         self._intake = Intake(schema, judge_prediction(schema, time, limits, len(names.dimensions)), time, limits)
 
     def decode(self, records: Sequence[Record]) -> PredictionBatch:
@@ -199,9 +215,9 @@ class OutcomeDecoder:
             fields.positive_values, fields.negative_values, absent_is_positive=default_label_positive
         )
         pick = fields.filter
-        slots = [*_outcome_slots(fields, time), *self._models.slots, *_wanted_slots(pick)]
+        slots = [*outcome_slots(fields, time), *self._models.slots, *filter_slots(pick)]
         schema = Schema(slots, fast=fast)
-        wanted = None if pick is None else ("filter", _equals(pick.path, pick.equals))
+        wanted = None if pick is None else ("filter", comparable(pick.path, pick.equals))
         self._intake = Intake(
             schema,
             judge_outcome(schema, time, limits, self._label, wanted),
@@ -228,83 +244,12 @@ class OutcomeDecoder:
         )
 
 
-def _any_slot(name: str, path: str) -> Slot:
-    return Slot(name, FieldPath.parse(path), Any, wide=True)
-
-
-def _optional(name: str, path: str | None, kind: Any) -> list[Slot]:
-    return [] if path is None else [Slot(name, FieldPath.parse(path), kind)]
-
-
-def _number(name: str, path: str | None, kind: Any, *, required: bool = False, lossy: bool = True) -> list[Slot]:
-    if path is None:
-        return []
-    return [Slot(name, FieldPath.parse(path), kind, required=required, number=True, lossy=lossy)]
-
-
-def _time_slots(path: str, time: TimeRule | None) -> list[Slot]:
-    if time is None:
-        return []
-    return [Slot("time", FieldPath.parse(path), time.json_type, required=True, number=time.unit != "rfc3339")]
-
-
-def _prediction_slots(
-    fields: PredictionFields, time: TimeRule | None, dimensions: Sequence[str], max_weight: float
-) -> list[Slot]:
-    paths = _segment_paths(fields.segments, dimensions)
-    return [
-        Slot("id", FieldPath.parse(fields.id), values.ID_TYPE, required=True),
-        *_time_slots(fields.time, time),
-        *_number("score", fields.score, values.SCORE_TYPE, required=True),
-        *_number("raw_score", fields.raw_score, values.SCORE_TYPE),
-        *_number("map_version", fields.map_version, values.VERSION_TYPE, lossy=False),
-        *_number("weight", fields.weight, values.weight_type(max_weight)),
-        *_optional("model", fields.model, values.MODEL_TYPE),
-        *(
-            Slot(name, path, values.SEGMENT_TYPE, wide=True)
-            for name, path in zip(segment_slots(len(paths)), paths, strict=True)
-        ),
-    ]
-
-
-def _segment_paths(segments: str | Mapping[str, str] | None, dimensions: Sequence[str]) -> list[FieldPath]:
-    if isinstance(segments, str):
-        return [FieldPath.parse(segments).child(name) for name in dimensions]
-    missing = [name for name in dimensions if name not in (segments or {})]
-    if missing:
-        raise ValueError(f"no path for the segment dimensions {', '.join(missing)}")
-    return [FieldPath.parse((segments or {})[name]) for name in dimensions]
-
-
-def _outcome_slots(fields: OutcomeFields, time: TimeRule | None) -> list[Slot]:
-    return [
-        Slot("id", FieldPath.parse(fields.id), values.ID_TYPE, required=True),
-        *_time_slots(fields.time, time),
-        Slot("label", FieldPath.parse(fields.label), values.LABEL_TYPE),
-        *_optional("model", fields.model, values.MODEL_TYPE),
-    ]
-
-
-def _wanted_slots(pick: EventFilter | None) -> list[Slot]:
-    return [] if pick is None else [_any_slot("filter", pick.path)]
-
-
 def _preselection(
     fields: OutcomeFields, time: TimeRule | None, wanted: tuple[str, Scalar] | None
 ) -> Preselection | None:
     if fields.filter is None or wanted is None:
         return None
-    slots = _wanted_slots(fields.filter)
-    if time is not None:
-        slots.append(Slot("time", FieldPath.parse(fields.time), Any, wide=True, number=time.unit != "rfc3339"))
-    return Preselection(Schema(slots), *wanted)
-
-
-def _equals(path: str, equals: Scalar) -> Scalar:
-    """What to compare with: keys and headers are text, so a configured number is too."""
-    if FieldPath.parse(path).source == "value":
-        return equals
-    return values.segment_text(equals) or ""
+    return Preselection(Schema(preselection_slots(fields.filter, fields.time, time)), *wanted)
 
 
 def _clip(scores: NDArray[np.float64]) -> tuple[NDArray[np.float64], int]:
