@@ -65,7 +65,7 @@ class ModelSnapshot:
         `accepted_prediction, matched, expired, negative_at_maturity, duplicate_prediction,
         late_prediction, without_raw, extreme` of this model.
     coverage : float or None
-        matched / (matched + expired + negative_at_maturity); None before the first release.
+        Share of released predictions whose label is known (negatives at maturity are); None before the first.
     refits : mapping
         (result, reason) to count; result is ``promoted`` or ``refused``, reason empty when promoted.
     last_outcome_ms : mapping

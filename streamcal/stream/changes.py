@@ -44,6 +44,21 @@ class RowChanges:
     def __len__(self) -> int:
         return len(self.sign)
 
+    def take(self, rows: NDArray[np.int64]) -> RowChanges:
+        """The changes at `rows`."""
+        return RowChanges(
+            sign=self.sign[rows],
+            raw=self.raw[rows],
+            served=self.served[rows],
+            weight=None if self.weight is None else self.weight[rows],
+            label=self.label[rows],
+            prediction_ms=self.prediction_ms[rows],
+            outcome_ms=self.outcome_ms[rows],
+            model=self.model[rows],
+            profile=self.profile[rows],
+            frozen=self.frozen[rows],
+        )
+
     @staticmethod
     def concatenate(parts: Sequence[RowChanges]) -> RowChanges:
         """All rows of `parts` in order; `parts` is not empty."""

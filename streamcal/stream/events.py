@@ -6,7 +6,7 @@ An event lives as one row of these columns, never as a Python object. Rows keep 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 import numpy as np
@@ -66,11 +66,18 @@ class Record(Protocol):
     def offset(self) -> int: ...
 
 
+MAX_MODELS: Final = 1000
+MAX_PROFILES: Final = 200_000
+"""A profile costs about 300 bytes; 200,000 of them 60 MB."""
+
+
 class Names:
     """Interns model names and segment profiles; indices are dense, stable and never reused.
 
     A *profile* is the tuple of one event's values over all configured dimensions (`dimensions` order),
-    already normalised. Guarantees ``index of name`` and ``name of index`` are inverse.
+    already normalised. Guarantees ``index of name`` and ``name of index`` are inverse. Names beyond
+    `MAX_MODELS` and profiles beyond `MAX_PROFILES` share ``__other__``, so that hostile or runaway values
+    cannot fill the memory.
     """
 
     __slots__ = ("_models", "_profiles", "dimensions", "models", "profiles")
@@ -86,6 +93,8 @@ class Names:
         """Index of `name`, allotted on first sight."""
         index = self._models.get(name)
         if index is None:
+            if len(self.models) >= MAX_MODELS and name != OTHER:
+                return self.model(OTHER)
             index = self._models[name] = len(self.models)
             self.models.append(name)
         return index
@@ -94,6 +103,9 @@ class Names:
         """Index of the profile `values` (one per dimension), allotted on first sight."""
         index = self._profiles.get(values)
         if index is None:
+            others = tuple(OTHER for _ in values)
+            if len(self.profiles) >= MAX_PROFILES and values != others:
+                return self.profile(others)
             index = self._profiles[values] = len(self.profiles)
             self.profiles.append(values)
         return index
@@ -154,6 +166,31 @@ class PredictionBatch:
     ignored: int
     clipped: int
 
+    def with_served(self, served: NDArray[np.float64]) -> PredictionBatch:
+        """The same predictions with other served scores, shape (n,)."""
+        return replace(self, served=served)
+
+    def span(self, start: int, stop: int) -> PredictionBatch:
+        """The accepted rows start <= i < stop, without the clock and the counts."""
+        part = slice(start, stop)
+        return PredictionBatch(
+            row=self.row[part],
+            id_hi=self.id_hi[part],
+            id_lo=self.id_lo[part],
+            time_ms=self.time_ms[part],
+            raw=self.raw[part],
+            served=self.served[part],
+            map_version=self.map_version[part],
+            model=self.model[part],
+            profile=self.profile[part],
+            weight=None if self.weight is None else self.weight[part],
+            clock_row=self.clock_row[:0],
+            clock_ms=self.clock_ms[:0],
+            rejected=(),
+            ignored=0,
+            clipped=0,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class OutcomeBatch:
@@ -177,3 +214,19 @@ class OutcomeBatch:
     clock_ms: NDArray[np.int64]
     rejected: Sequence[Rejection]
     ignored: int
+
+    def span(self, start: int, stop: int) -> OutcomeBatch:
+        """The accepted rows start <= i < stop, without the clock and the counts."""
+        part = slice(start, stop)
+        return OutcomeBatch(
+            row=self.row[part],
+            id_hi=self.id_hi[part],
+            id_lo=self.id_lo[part],
+            time_ms=self.time_ms[part],
+            label=self.label[part],
+            model=self.model[part],
+            clock_row=self.clock_row[:0],
+            clock_ms=self.clock_ms[:0],
+            rejected=(),
+            ignored=0,
+        )

@@ -1,0 +1,127 @@
+"""Turns the configuration into what the engine is told."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from streamcal.errors import MapDocumentError, StreamcalError
+from streamcal.maps.document import decode
+from streamcal.maps.families import Map
+from streamcal.maps.families import Prior as PriorMap
+from streamcal.maps.loop import LoopSettings
+from streamcal.runtime.config import Config
+from streamcal.runtime.config_events import EventFilter as ConfiguredFilter
+from streamcal.runtime.config_sections import Prior
+from streamcal.settings import EngineSettings
+from streamcal.stats.aggregate import AggregateSettings, WindowSpec
+from streamcal.stream.fields import EventFilter, ModelFilter, OutcomeFields, PredictionFields
+from streamcal.stream.join import ModelRules
+
+__all__ = ["engine_settings"]
+
+
+def engine_settings(
+    config: Config,
+    *,
+    keep_everything: bool = False,
+    period: Literal["day", "month"] | None = None,
+    apply_maps: bool = False,
+    shadow: bool = False,
+) -> EngineSettings:
+    """What the engine needs of `config`.
+
+    Parameters
+    ----------
+    config : Config
+    keep_everything : bool
+        Keep the window of everything per segment; for bounded input only.
+    period : {"day", "month"} or None
+        Also count by UTC calendar period.
+    apply_maps : bool
+        Serve raw scores again through the maps made on the way.
+    shadow : bool
+        Refit in shadow whatever the configuration says (unless it is off).
+
+    Raises
+    ------
+    StreamcalError
+        A prior map file cannot be read.
+    """
+    pane_ms = config.windows.pane.ms
+    models = {name: config.model(name) for name in config.models}
+    priors = {name: _prior_map(settings.prior) for name, settings in models.items() if settings.prior is not None}
+
+    def rules(name: str) -> ModelRules:
+        model = config.model(name)
+        return ModelRules(model.horizon_ms, model.labels == "positives_only")
+
+    def loop(name: str) -> LoopSettings:
+        model = config.model(name)
+        mode = model.refit.mode
+        return LoopSettings(
+            mode="shadow" if shadow and mode == "auto" else mode,
+            every_ms=model.refit.every.ms,
+            fit_window_ms=model.refit.fit_window.ms,
+            pane_ms=pane_ms,
+            min_count=model.refit.min_count,
+            maturity_ms=model.horizon_ms if model.labels == "positives_only" else 0,
+            prior=priors.get(name),
+        )
+
+    names = ["default", *models]
+    fit_span = max(loop(name).fit_window_ms + loop(name).maturity_ms for name in names)
+    prediction = config.events.prediction.model_dump()
+    outcome = config.events.outcome.model_dump(exclude={"filter"})
+    return EngineSettings(
+        dimensions=config.dimensions,
+        cuts=config.cut_list,
+        max_segments=config.segments.max_segments,
+        prediction_fields=PredictionFields(**prediction),
+        outcome_fields=OutcomeFields(**outcome, filter=_event_filter(config.events.outcome.filter)),
+        model_filters=[
+            ModelFilter(name, model.filter.path, model.filter.equals)
+            for name, model in models.items()
+            if model.filter is not None
+        ],
+        max_future_ms=config.join.max_future.ms,
+        max_weight=config.events.max_weight,
+        max_bytes=config.events.max_bytes,
+        sample_rate=config.events.sample_rate,
+        positives_only_topic=config.join.labels == "positives_only",
+        skew_ms=config.join.skew.ms,
+        out_of_order_ms=config.join.out_of_order.ms,
+        aggregate=AggregateSettings(
+            pane_ms=pane_ms,
+            windows=[WindowSpec(str(length), length.ms // pane_ms) for length in config.windows.lengths],
+            by_outcome_time=config.windows.time == "outcome",
+            # One interval more: an attempt reads up to its own moment, event time may be past it.
+            fit_panes=fit_span // pane_ms + max(loop(name).every_ms for name in names) // pane_ms + 1,
+            keep_everything=keep_everything,
+            period=period,
+        ),
+        ece_bins=config.metrics.ece_bins,
+        min_count=config.metrics.min_count,
+        rules=rules,
+        loop=loop,
+        models=list(priors),
+        apply_maps=apply_maps,
+    )
+
+
+def _event_filter(configured: ConfiguredFilter | None) -> EventFilter | None:
+    return None if configured is None else EventFilter(configured.path, configured.equals)
+
+
+def _prior_map(prior: Prior) -> Map:
+    if prior.negative_sampling_rate is not None:
+        return PriorMap(negative_sampling_rate=prior.negative_sampling_rate)
+    if prior.positive_weight is not None:
+        return PriorMap(positive_weight=prior.positive_weight)
+    path = prior.map_file
+    assert path is not None
+    try:
+        return decode(path.read_bytes()).to_map()
+    except MapDocumentError as error:
+        raise MapDocumentError(error.what, where=str(path), hint="models.<name>.prior.map_file must be a map document") from error
+    except OSError as error:
+        raise StreamcalError(error.strerror or str(error), where=str(path), hint="check models.<name>.prior.map_file") from error

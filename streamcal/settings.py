@@ -1,0 +1,82 @@
+"""What the engine is told: plain values, no file, environment or default in sight.
+
+`streamcal.runtime.wiring` builds these from the configuration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from streamcal.maps.loop import LoopSettings
+from streamcal.stats.aggregate import AggregateSettings
+from streamcal.stream.fields import ModelFilter, OutcomeFields, PredictionFields
+from streamcal.stream.join import ModelRules
+
+__all__ = ["EngineSettings"]
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSettings:
+    """Everything the engine needs to know.
+
+    Attributes
+    ----------
+    cuts : sequence of tuple of str
+        The empty cut first.
+    rules : callable
+        Model name to its join rules.
+    loop : callable
+        Model name to its refit loop.
+    models : sequence of str
+        Models with a map of day 0: theirs is in force before any event.
+    apply_maps : bool
+        Serve raw scores again through the maps made on the way (replay).
+    """
+
+    dimensions: tuple[str, ...]
+    cuts: Sequence[tuple[str, ...]]
+    max_segments: int
+    prediction_fields: PredictionFields
+    outcome_fields: OutcomeFields
+    model_filters: Sequence[ModelFilter]
+    max_future_ms: int
+    max_weight: float
+    max_bytes: int
+    sample_rate: float
+    positives_only_topic: bool
+    skew_ms: int
+    out_of_order_ms: int
+    aggregate: AggregateSettings
+    ece_bins: int
+    min_count: int
+    rules: Callable[[str], ModelRules]
+    loop: Callable[[str], LoopSettings]
+    models: Sequence[str] = ()
+    apply_maps: bool = False
+
+    @property
+    def history_ms(self) -> int:
+        """How long after the last event the longest window still shows anything."""
+        return max(spec.panes for spec in self.aggregate.windows) * self.aggregate.pane_ms
+
+    def prediction_limits(self) -> Mapping[str, Any]:
+        """Keyword arguments of `PredictionDecoder`."""
+        return {
+            "max_future_ms": self.max_future_ms,
+            "max_weight": self.max_weight,
+            "sample_rate": self.sample_rate,
+            "max_bytes": self.max_bytes,
+            "model_filters": self.model_filters,
+        }
+
+    def outcome_limits(self) -> Mapping[str, Any]:
+        """Keyword arguments of `OutcomeDecoder`."""
+        return {
+            "max_future_ms": self.max_future_ms,
+            "max_weight": self.max_weight,
+            "sample_rate": self.sample_rate,
+            "max_bytes": self.max_bytes,
+            "default_label_positive": self.positives_only_topic,
+        }

@@ -1,0 +1,134 @@
+"""Sparse counts: cells of one (series, score kind, bin) code each, and panes of cells.
+
+A code is ``(series * 2 + kind) * 284 + bin``; kind 0 is raw, 1 is served.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamcal.stats.layout import N_BINS
+
+__all__ = ["KINDS", "RAW", "SERVED", "Cells", "PaneStore", "cell_code", "reduce_cells"]
+
+RAW, SERVED = 0, 1
+KINDS = ("raw", "served")
+_MOST_PARTS = 8
+"""Parts a pane may hold before they are merged: keeps both adding and reading near linear."""
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """Counts of some codes: `code` int64 (m,), `values` int64 (m, K)."""
+
+    code: Ints
+    values: Ints
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of both arrays."""
+        return self.code.nbytes + self.values.nbytes
+
+
+def cell_code(series: Ints, kind: int, bins: NDArray[np.intp]) -> Ints:
+    """Codes of rows: `series` int64 (n,), `bins` (n,)."""
+    return (series * 2 + kind) * N_BINS + bins
+
+
+def reduce_cells(code: Ints, values: Ints) -> Cells:
+    """Sum the rows of equal code.
+
+    >>> cells = reduce_cells(np.array([5, 3, 5]), np.array([[1], [2], [10]]))
+    >>> cells.code.tolist(), cells.values.tolist()
+    ([3, 5], [[2], [11]])
+    """
+    if len(code) < 2:
+        return Cells(code, values)
+    order = np.argsort(code, kind="stable")
+    code = code[order]
+    starts = np.flatnonzero(np.concatenate([[True], code[1:] != code[:-1]]))
+    return Cells(code[starts], np.add.reduceat(values[order], starts, axis=0))
+
+
+class PaneStore:
+    """Cells by pane number; adding is exact and order-free, so a pane is a function of its rows."""
+
+    def __init__(self) -> None:
+        self._panes: dict[int, list[Cells]] = {}
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all cells."""
+        return sum(part.nbytes for parts in self._panes.values() for part in parts)
+
+    def add(self, pane: Ints, code: Ints, values: Ints) -> tuple[Ints, Cells]:
+        """Add rows; returns them reduced to one cell per pane and code, with the pane of each cell."""
+        if not len(pane):
+            return pane, Cells(code, values)
+        lowest = int(pane.min())
+        span = int(code.max()) + 1
+        combined = reduce_cells((pane - lowest) * span + code, values)
+        panes, codes = combined.code // span + lowest, combined.code % span
+        cells = Cells(codes, combined.values)
+        starts = np.flatnonzero(np.concatenate([[True], panes[1:] != panes[:-1]])).tolist()
+        for start, stop in zip(starts, [*starts[1:], len(panes)], strict=True):
+            self._append(int(panes[start]), Cells(codes[start:stop], combined.values[start:stop]))
+        return panes, cells
+
+    def between(self, start: int, stop: int) -> Cells | None:
+        """All cells of panes start <= pane < stop (codes may repeat), or None."""
+        if stop - start < len(self._panes):
+            found = [self._panes[pane] for pane in range(start, stop) if pane in self._panes]
+        else:
+            found = [parts for pane, parts in self._panes.items() if start <= pane < stop]
+        parts = [part for held in found for part in held]
+        if not parts:
+            return None
+        return Cells(np.concatenate([p.code for p in parts]), np.concatenate([p.values for p in parts]))
+
+    def each(self, start: int, stop: int) -> Iterator[tuple[int, Cells]]:
+        """(pane, cells) of the panes start <= pane < stop that hold any, ascending; one cell per code."""
+        inside = range(start, stop) if stop - start < len(self._panes) else sorted(self._panes)
+        for pane in inside:
+            if start <= pane < stop and pane in self._panes:
+                yield pane, self.of_pane(pane)
+
+    def drop_before(self, pane: int) -> Cells | None:
+        """Forget panes before `pane` and return their cells."""
+        old = [held for held in self._panes if held < pane]
+        parts = [part for held in old for part in self._panes.pop(held)]
+        if not parts:
+            return None
+        return Cells(np.concatenate([p.code for p in parts]), np.concatenate([p.values for p in parts]))
+
+    def panes(self) -> list[int]:
+        """Pane numbers held, ascending."""
+        return sorted(self._panes)
+
+    def of_pane(self, pane: int) -> Cells:
+        """The cells of one pane, one per code."""
+        self._merge(self._panes[pane])
+        return self._panes[pane][0]
+
+    def promote(self, promote: Callable[[Ints], Ints]) -> None:
+        """Widen all cells when the stream becomes weighted."""
+        for parts in self._panes.values():
+            parts[:] = [Cells(part.code, promote(part.values)) for part in parts]
+
+    def _append(self, pane: int, cells: Cells) -> None:
+        parts = self._panes.setdefault(pane, [])
+        parts.append(cells)
+        if len(parts) > _MOST_PARTS:
+            self._merge(parts)
+
+    @staticmethod
+    def _merge(parts: list[Cells]) -> None:
+        if len(parts) > 1:
+            code = np.concatenate([p.code for p in parts])
+            parts[:] = [reduce_cells(code, np.concatenate([p.values for p in parts]))]

@@ -1,0 +1,83 @@
+"""Dense totals over a moving run of panes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamcal.stats.cells import Cells, PaneStore, reduce_cells
+from streamcal.stats.counts import check_range
+
+__all__ = ["WindowTotal"]
+
+Ints = NDArray[np.int64]
+
+
+class WindowTotal:
+    """Sum of the cells of panes start <= pane < stop, dense over codes.
+
+    Guarantee: `values` equals the sum over the store's panes in the range, at all times; integers make
+    subtraction exact, so an emptied window is zero. The range moves only forward.
+
+    Parameters
+    ----------
+    store : PaneStore
+        Where panes entering and leaving are read from.
+    width : int
+        Columns per cell.
+    """
+
+    def __init__(self, store: PaneStore, width: int) -> None:
+        self._store = store
+        self.values: Ints = np.zeros((0, width), dtype=np.int64)
+        self.start = self.stop = 0
+        self._placed = False
+
+    def move(self, start: int, stop: int) -> None:
+        """Let the window cover panes start <= pane < stop."""
+        if not self._placed:
+            self._placed = True
+            self.start = self.stop = start
+        stop = max(stop, self.stop)
+        start = min(max(start, self.start), stop)
+        self._add_cells(self._store.between(max(self.stop, start), stop), 1)
+        self._add_cells(self._store.between(self.start, min(start, self.stop)), -1)
+        self.start, self.stop = start, stop
+
+    def add(self, panes: Ints, cells: Cells) -> None:
+        """Count cells just added to the store, as far as their panes are inside."""
+        inside = (panes >= self.start) & (panes < self.stop)
+        if inside.all():
+            self._add_cells(cells, 1)
+        elif inside.any():
+            self._add_cells(Cells(cells.code[inside], cells.values[inside]), 1)
+
+    def promote(self, promote: Callable[[Ints], Ints]) -> None:
+        """Widen when the stream becomes weighted."""
+        self.values = promote(self.values)
+
+    def _add_cells(self, cells: Cells | None, sign: int) -> None:
+        if cells is not None and len(cells.code):
+            self.values = add_to_dense(self.values, cells, sign)
+
+
+def add_to_dense(values: Ints, cells: Cells, sign: int = 1) -> Ints:
+    """Add (or take away) cells to a dense table by code, growing it where needed; returns the table.
+
+    Raises
+    ------
+    StateLimitError
+        A sum would pass 2^62.
+    """
+    highest = int(cells.code.max())
+    if highest >= len(values):
+        grown = np.zeros((max(highest + 1, len(values) * 5 // 4), values.shape[1]), dtype=np.int64)
+        grown[: len(values)] = values
+        values = grown
+    reduced = reduce_cells(cells.code, cells.values)
+    summed = values[reduced.code] + sign * reduced.values
+    check_range(summed)
+    values[reduced.code] = summed
+    return values

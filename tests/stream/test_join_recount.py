@@ -1,0 +1,128 @@
+"""Join and counts against the independent recount, for any batching and any interleaving of the logs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from recount import COUNTERS, recount
+from recount_events import Event, Rules
+from strategies import CUTS, LogPair, batchings, interleavings, log_pairs, shuffled_within, split
+
+from streamcal.engine import Engine, Slice
+from streamcal.maps.loop import LoopSettings
+from streamcal.runtime.logs.base import LogRecord
+from streamcal.settings import EngineSettings
+from streamcal.stats.aggregate import EVERYTHING, AggregateSettings, WindowSpec
+from streamcal.stats.cells import KINDS
+from streamcal.stream.fields import OutcomeFields, PredictionFields
+from streamcal.stream.join import ModelRules
+
+TOPIC = {"p": "predictions", "o": "outcomes"}
+BATCHED = settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+
+
+def engine_for(rules: Rules, partitions: Sequence[int], **aggregate: Any) -> Engine:
+    def of_model(name: str) -> ModelRules:
+        return ModelRules(rules.horizon_of(name), rules.labels_of(name) == "positives_only")
+
+    def loop(name: str) -> LoopSettings:
+        return LoopSettings("off", 3_600_000, 86_400_000, rules.pane_ms, 50, 0, None)
+
+    return Engine(
+        EngineSettings(
+            dimensions=("country", "device"),
+            cuts=((), *CUTS),
+            max_segments=100,
+            prediction_fields=PredictionFields(),
+            outcome_fields=OutcomeFields(),
+            model_filters=(),
+            max_future_ms=10**12 if rules.max_future_ms is None else rules.max_future_ms,
+            max_weight=1000.0,
+            max_bytes=10**6,
+            sample_rate=1.0,
+            positives_only_topic=rules.labels == "positives_only",
+            skew_ms=rules.skew_ms,
+            out_of_order_ms=rules.out_of_order_ms,
+            aggregate=AggregateSettings(
+                pane_ms=rules.pane_ms,
+                windows=[WindowSpec("w", 10)],
+                by_outcome_time=False,
+                fit_panes=10,
+                keep_everything=True,
+                **aggregate,
+            ),
+            ece_bins=10,
+            min_count=20,
+            rules=of_model,
+            loop=loop,
+        ),
+        partitions,
+    )
+
+
+def slices_of(batch: Sequence[Event]) -> list[Slice]:
+    records: dict[tuple[str, int], list[LogRecord]] = {}
+    places: dict[tuple[str, int], list[int]] = {}
+    for place, (topic, partition, value, timestamp) in enumerate(batch):
+        log = TOPIC[topic], partition
+        records.setdefault(log, []).append(LogRecord(json.dumps(value).encode(), timestamp=timestamp))
+        places.setdefault(log, []).append(place)
+    return [Slice(*log, held, np.array(places[log])) for log, held in records.items()]
+
+
+def folded(rules: Rules, events: Sequence[Event], cuts: Sequence[int] = (), *, drain: bool = False) -> Engine:
+    engine = engine_for(rules, sorted({partition for _, partition, _, _ in events}) or [0])
+    for batch in split(events, cuts):
+        engine.handle(slices_of(batch))
+    if drain:
+        engine.drain()
+    return engine
+
+
+def totals(engine: Engine) -> dict[tuple[str, str, str, str], dict[int, list[int]]]:
+    """Non-zero bins of everything read, per (model, cut, segment, kind)."""
+    series = engine.aggregate.series
+    alive = engine.aggregate.alive(EVERYTHING)
+    found = {}
+    for (model, labels), numbers in series.published(alive).items():
+        counts = engine.aggregate.by_series(EVERYTHING, np.array(numbers)).sum(axis=0)
+        for kind, name in enumerate(KINDS):
+            bins = {int(b): counts[kind, b].tolist() for b in np.flatnonzero(counts[kind].any(axis=1))}
+            if bins:
+                found[engine.names.models[model], labels.cut, labels.segment, name] = bins
+    return found
+
+
+def expected_totals(events: Sequence[Event], rules: Rules, *, width: int, drain: bool) -> dict[Any, dict[int, list[int]]]:
+    result = recount(events, rules, drain=drain)
+    found = {}
+    for name in KINDS:
+        for key, bins in result.totals(CUTS, name, weighted=width > 9).items():
+            # A row of weight 0 is a row; a bin in which all columns are zero holds none.
+            kept = {index: columns for index, columns in bins.items() if any(columns)}
+            if kept:
+                found[(*key, name)] = kept
+    return found
+
+
+def assert_equals_recount(engine: Engine, events: Sequence[Event], rules: Rules, *, drain: bool) -> None:
+    truth = recount(events, rules, drain=drain)
+    counters = engine.tally.total()
+    assert {name: counters[name] for name in COUNTERS} == {name: truth.counters[name] for name in COUNTERS}
+    assert engine.tally.pending() == truth.pending
+    width = engine.aggregate.width
+    assert totals(engine) == expected_totals(events, rules, width=width, drain=drain)
+
+
+@BATCHED
+@given(data=st.data(), pair=log_pairs(), drain=st.booleans())
+def test_any_interleaving_and_batching_equals_the_recount(data: st.DataObject, pair: LogPair, drain: bool) -> None:
+    events = data.draw(interleavings(pair.logs))
+    cuts = data.draw(batchings(len(events)))
+    engine = folded(pair.rules, events, cuts, drain=drain)
+    assert_equals_recount(engine, events, pair.rules, drain=drain)
