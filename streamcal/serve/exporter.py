@@ -190,7 +190,7 @@ def _stream_families(snapshot: Snapshot) -> Iterator[Metric]:
     for (topic, partition), records in sorted(snapshot.lag.items()):
         lag.add_metric((topic, str(partition)), records)
     coverage = GaugeMetricFamily(
-        "streamcal_label_coverage_ratio", "Share of released predictions that had an outcome.", labels=("model",)
+        "streamcal_label_coverage_ratio", "Share of released predictions whose label is known.", labels=("model",)
     )
     for model in snapshot.models:
         _add_coverage(coverage, model)

@@ -100,7 +100,7 @@ def _model_view(model: Mapping[str, Any]) -> dict[str, Any]:
         "more_segments": max(0, len(others) - _MOST_SEGMENTS),
         "maps": promoted[-_MOST_MAPS:],
         "more_maps": max(0, len(promoted) - _MOST_MAPS),
-        "refused": sorted(Counter(entry["reason"] for entry in model["maps"] if not entry["promoted"]).items()),
+        "refused": _refusals(model["maps"]),
         "alarms": model["alarms"],
     }
 
@@ -111,6 +111,14 @@ def _others(segments: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any], M
         for key, segment in segments.items()
         if key != "all" and "all" in segment["windows"]
     ]
+
+
+def _refusals(maps: Sequence[Mapping[str, Any]]) -> list[tuple[str, int]]:
+    attempts: Counter[str] = Counter()
+    for entry in maps:
+        if not entry["promoted"]:
+            attempts[entry["reason"]] += entry.get("attempts", 1)
+    return sorted(attempts.items())
 
 
 def _mean_ece(periods: Sequence[Mapping[str, Any]], kind: str) -> dict[str, float]:

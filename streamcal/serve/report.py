@@ -50,7 +50,8 @@ class ModelReport:
     alarms : sequence of mapping
         ``{"at_ms", "ended_at_ms", "cut", "segment", "fault", "evidence"}``.
     maps : sequence of mapping
-        ``{"version", "family", "at_ms", "promoted", "reason", "document"}``, refusals too.
+        ``{"version", "family", "at_ms", "promoted", "reason", "document"}``; refusals too, which have no document
+        and of which several in a row may share an entry (``attempts``, ``until_ms``).
     """
 
     segments: Mapping[str, Mapping[str, Any]]
