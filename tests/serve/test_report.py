@@ -72,14 +72,7 @@ def result(model: ModelReport | None = None, name: str = "default", **fields: An
         ],
         maps=[
             {"version": 1, "family": "platt", "at_ms": FEB, "promoted": True, "reason": "", "document": {"slope": 0.6}},
-            {
-                "version": None,
-                "family": "platt",
-                "at_ms": MAR,
-                "promoted": False,
-                "reason": "no_gain",
-                "document": None,
-            },
+            {"family": "platt", "at_ms": MAR, "promoted": False, "reason": "no_gain", "until_ms": APR, "attempts": 5},
         ],
     )
     given: dict[str, Any] = {
@@ -175,6 +168,7 @@ def test_a_replay_of_nothing_is_a_valid_report(validator, tmp_path):
         (("models", "default", "segments", "all", "windows", "all", "raw", "n"), 1.5),
         (("models", "default", "alarms", 0, "fault"), "odd"),
         (("models", "default", "maps", 0, "family"), "spline"),
+        (("models", "default", "maps", 1, "promoted"), True),  # without version and document
         (("counters", "rejected", "ugly"), 1),
         (("counters", "matched"), -1),
         (("extra",), 1),
@@ -241,7 +235,9 @@ def test_the_page_asks_for_nothing_from_outside_and_runs_nothing(tmp_path):
 
 
 def test_the_page_shows_the_figures_of_the_report(tmp_path):
-    rows = Page(write_report(result(), tmp_path)[1].read_text()).rows
+    page = Page(write_report(result(), tmp_path)[1].read_text())
+    assert "Refused: 5 × no_gain." in page.words
+    rows = page.rows
     assert ["ECE", "0.0470", "0.0200"] in rows
     assert ["Platt slope", "0.5500 ± 0.0031", "0.9800"] in rows
     assert ["2013-02", "10", "0.0400", "0.0200", "–", "–"] in rows
