@@ -186,6 +186,7 @@ def _client_options(client: str) -> frozenset[str]:
 
 
 def _options(value: Any, info: ValidationInfo) -> Mapping[str, str | int | float | bool]:
+    value = empty_if_null(value)
     if not isinstance(value, Mapping):
         raise ValueError("must be a mapping of `key: value` lines")  # noqa: TRY004 - pydantic collects ValueError
     client = str(info.field_name)
@@ -196,9 +197,7 @@ def _options(value: Any, info: ValidationInfo) -> Mapping[str, str | int | float
     return dict(value)
 
 
-PassThrough = Annotated[
-    Mapping[str, str | int | float | bool], BeforeValidator(empty_if_null), PlainValidator(_options)
-]
+PassThrough = Annotated[Mapping[str, str | int | float | bool], PlainValidator(_options)]
 
 
 class Kafka(Section):
