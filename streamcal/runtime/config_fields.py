@@ -6,6 +6,7 @@ raises `problems_below`; `streamcal.runtime.config_problems` unfolds it again.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -80,8 +81,9 @@ def _positive(value: Duration) -> Duration:
 
 
 def _scalar(value: Any) -> str | int | float | bool:
-    if not isinstance(value, (str, int, float)):
-        raise ValueError("must be text, a number, true or false")  # noqa: TRY004 - pydantic collects ValueError
+    # JSON has neither infinity nor NaN, so no field can equal one.
+    if not isinstance(value, (str, int, float)) or (isinstance(value, float) and not math.isfinite(value)):
+        raise ValueError("must be text, a finite number, true or false")  # noqa: TRY004 - pydantic collects ValueError
     return value
 
 

@@ -141,6 +141,7 @@ def test_an_unknown_key_like_no_other_is_told_all_there_are(problems):
         ("events: {outcome: {positive_values: []}}", "events.outcome.positive_values"),
         ("events: {outcome: {positive_values: [[1]]}}", "events.outcome.positive_values.0"),
         ("events: {outcome: {positive_values: [a, b], negative_values: [b]}}", "events.outcome.negative_values"),
+        ("events: {outcome: {filter: {path: a, equals: .nan}}}", "events.outcome.filter.equals"),
         ("events: {outcome: {filter: {equals: 1}}}", "events.outcome.filter.path"),
         ("topics: {outcomes: predictions}", "topics.outcomes"),
         ("topics: {maps: 'a b'}", "topics.maps"),
