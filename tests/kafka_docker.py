@@ -7,7 +7,7 @@ import subprocess
 import warnings
 from typing import Any
 
-from kafka_broker import SETTINGS, NoBrokerError, free_ports
+from kafka_settings import SETTINGS, NoBrokerError, free_ports
 
 __all__ = ["DockerBroker"]
 
