@@ -83,7 +83,7 @@ def _positive(value: Duration) -> Duration:
 def _scalar(value: Any) -> str | int | float | bool:
     # JSON has neither infinity nor NaN, so no field can equal one.
     if not isinstance(value, (str, int, float)) or (isinstance(value, float) and not math.isfinite(value)):
-        raise ValueError("must be text, a finite number, true or false")  # noqa: TRY004 - pydantic collects ValueError
+        raise ValueError("must be text, a finite number, true or false")
     return value
 
 
