@@ -10,6 +10,7 @@ import struct
 import sys
 from decimal import Decimal, getcontext
 from fractions import Fraction
+from itertools import pairwise
 from pathlib import Path
 
 getcontext().prec = 60
@@ -61,7 +62,7 @@ def float32(value: Decimal) -> Decimal:
 def centres(rounded: list[Decimal]) -> list[Decimal]:
     """Sigmoid of the middle between the logits of a bin's two rounded edges; -16 and 16 close the open bins."""
     logits = [Decimal(-16), *(logit(edge) for edge in rounded), Decimal(16)]
-    return [sigmoid((lo + hi) / 2) for lo, hi in zip(logits[:-1], logits[1:], strict=True)]
+    return [sigmoid((lo + hi) / 2) for lo, hi in pairwise(logits)]
 
 
 def block(values: list[Decimal], code: str, per_line: int) -> str:

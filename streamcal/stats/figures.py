@@ -25,7 +25,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 BLOCK: Final = 64
-"""Series worked on at once: their arrays fit the cache; 4,000 series in one go take five times as long."""
+"""Series worked on at once: their arrays fit the cache; 4,000 series in one go take three times as long."""
 
 
 @dataclass(frozen=True)

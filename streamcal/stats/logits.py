@@ -143,6 +143,10 @@ class LogitSums:
             x_positive=self.x_positive[keep],
         )
 
+    def reach(self) -> tuple[Floats, Floats]:
+        """Lowest and highest logit of each series; cells are in bin order."""
+        return self.cells.x[self.starts], self.cells.x[self.starts + self.sizes - 1]
+
     def spans_overlap(self) -> NDArray[np.bool_]:
         """Whether the classes overlap in both directions by more than one shared bin.
 

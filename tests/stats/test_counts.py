@@ -103,8 +103,8 @@ def test_merge_of_any_split_in_any_order_equals_the_whole(rows, cut, random) -> 
 @settings(max_examples=50, deadline=None)
 def test_taking_every_row_back_leaves_exactly_zero(rows: list[tuple[float, int, float]]) -> None:
     total = _sum(*zip(*rows, strict=True))
-    for row in reversed(rows):
-        total -= _sum(*([value] for value in row))
+    for p, y, w in reversed(rows):
+        total -= _sum([p], [y], [w])
     assert not total.any()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from decimal import Decimal, localcontext
 from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -49,13 +50,11 @@ def test_five_edges_near_one_coincide_as_float32() -> None:
 def test_centres_halve_the_logit_span_of_each_bin() -> None:
     with localcontext() as context:
         context.prec = 60
-        logits = [Decimal(-16)]
-        for edge in EDGES.tolist():
-            logits.append((Decimal(edge) / (1 - Decimal(edge))).ln())
-        logits.append(Decimal(16))
-        expected = [float(_sigmoid((lo + hi) / 2)) for lo, hi in zip(logits[:-1], logits[1:], strict=True)]
+        inner = [(Decimal(edge) / (1 - Decimal(edge))).ln() for edge in EDGES.tolist()]
+        logits = [Decimal(-16), *inner, Decimal(16)]
+        expected = [float(_sigmoid((lo + hi) / 2)) for lo, hi in pairwise(logits)]
     assert CENTRES.tolist() == expected
-    middles = [float((lo + hi) / 2) for lo, hi in zip(logits[:-1], logits[1:], strict=True)]
+    middles = [float((lo + hi) / 2) for lo, hi in pairwise(logits)]
     # A centre near 1 is only as good as float64 next to 1: 1e-16 / 1e-7.
     np.testing.assert_allclose(LOGIT_CENTRES, middles, rtol=0, atol=2e-9)
 
