@@ -78,13 +78,16 @@ class MapAttempt:
 
     def report(self) -> dict[str, Any]:
         """The entry in the report's form."""
-        entry: dict[str, Any] = {"family": self.family, "at_ms": self.at_ms, "promoted": self.promoted}
-        entry |= {"reason": self.reason, "attempts": self.attempts, "until_ms": max(self.until_ms, self.at_ms)}
-        if self.version is not None:
-            entry["version"] = self.version
-        if self.document is not None:
-            entry["document"] = msgspec.to_builtins(self.document)
-        return entry
+        return {
+            "version": self.version,
+            "family": self.family,
+            "at_ms": self.at_ms,
+            "promoted": self.promoted,
+            "reason": self.reason,
+            "document": None if self.document is None else msgspec.to_builtins(self.document),
+            "attempts": self.attempts,
+            "until_ms": max(self.until_ms, self.at_ms),
+        }
 
 
 class FitSource(Protocol):
@@ -271,7 +274,14 @@ class ModelLoop:
         self.version += 1
         parent = None if self._champion is None else self._champion.version
         return new_document(
-            self.name, self.version, map_, at_ms=at_ms, fit_window=window, counts=counts, evidence=evidence, parent=parent
+            self.name,
+            self.version,
+            map_,
+            at_ms=at_ms,
+            fit_window=window,
+            counts=counts,
+            evidence=evidence,
+            parent=parent,
         )
 
     def _refuse(self, decision: Decision, moment_ms: int) -> None:

@@ -145,7 +145,7 @@ class CalibrationTransformer:
         served: Any
         if entry is None:
             self._count_unmapped(scores.size)
-            served = scores if scores.ndim else float(scores)
+            served = scores.copy() if scores.ndim else float(scores)
             return served, NO_MAP
         served = entry.apply(scores) if scores.ndim else entry.apply_one(float(scores))
         return served, entry.version
@@ -241,15 +241,19 @@ class CalibrationTransformer:
 
 
 def _checked(score: float | ArrayLike) -> Floats:
-    """Scores as float64 in [0, 1]; raises ValueError with the first value that is none."""
+    """Scores as float64 in [0, 1], perhaps the array given; raises ValueError with the first value that is none."""
     given = np.asarray(score)
     if given.dtype.kind not in "fiu":
         raise ValueError(f"score {score!r} is not a number")
-    scores: Floats = given.astype(np.float64)
-    # Written so that NaN fails it too.
-    good = (scores >= -_EXCESS) & (scores <= 1.0 + _EXCESS)
-    if not good.all():
-        value = float(scores[~good].flat[0])
-        raise ValueError(f"score {value!r} is not in [0, 1]")
+    scores: Floats = given.astype(np.float64, copy=False)
+    if not scores.size:
+        return scores
+    lowest, highest = scores.min(), scores.max()
+    if lowest >= 0.0 and highest <= 1.0:
+        return scores
+    # NaN is the minimum of whatever holds one, and fails every comparison.
+    if not (lowest >= -_EXCESS and highest <= 1.0 + _EXCESS):
+        good = (scores >= -_EXCESS) & (scores <= 1.0 + _EXCESS)
+        raise ValueError(f"score {float(scores[~good].flat[0])!r} is not in [0, 1]")
     clipped: Floats = np.minimum(np.maximum(scores, 0.0), 1.0)
     return clipped
