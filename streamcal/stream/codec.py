@@ -7,6 +7,7 @@ order.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -47,24 +48,28 @@ _MOST_CACHED: Final = 65_536
 
 
 class _Profiles(dict[tuple[Any, ...], int]):
-    """Raw segment values to profile index, normalised once per distinct tuple of strings.
+    """Raw segment values to profile index, normalised once per distinct tuple.
 
-    Invariant: keys hold only strings and None. Numbers are left out, because 1, 1.0 and True are one
-    dictionary key and three different values.
+    Invariant: keys hold only strings and None. Tuples with numbers are kept apart by type, because
+    1, 1.0 and True are one dictionary key and three different values.
     """
 
     def __init__(self, names: Names) -> None:
         super().__init__()
         self._names = names
+        self._typed = functools.lru_cache(maxsize=_MOST_CACHED, typed=True)(self._index)
 
     def __missing__(self, raw: tuple[Any, ...]) -> int:
-        # BROKEN-like values never get here: every accepted value has a text.
-        index = self._names.profile(tuple(values.segment_text(value) or "" for value in raw))
-        if all(value is None or isinstance(value, str) for value in raw):
-            if len(self) >= _MOST_CACHED:
-                self.clear()
-            self[raw] = index
+        if not all(value is None or isinstance(value, str) for value in raw):
+            return self._typed(*raw)
+        if len(self) >= _MOST_CACHED:
+            self.clear()
+        index = self[raw] = self._index(*raw)
         return index
+
+    def _index(self, *raw: Any) -> int:
+        # Every accepted value has a text; the empty string is for the type checker only.
+        return self._names.profile(tuple(values.segment_text(value) or "" for value in raw))
 
 
 class _Models(dict[Any, int]):
