@@ -10,6 +10,7 @@ on how records were batched, and a map made there applies from the next record.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -66,6 +67,13 @@ class Engine:
         The partition numbers this engine joins.
     on_history : callable, optional
         Called with each full UTC hour (ms) that event time passes, windows ending there.
+
+    Attributes
+    ----------
+    event_time_ms : int or None
+        The model's event time; None until every log has had an event.
+    first_ms, last_ms : int or None
+        Earliest and latest event time read.
     """
 
     def __init__(
@@ -85,9 +93,12 @@ class Engine:
         series = SeriesTable(self.names, settings.cuts, settings.max_segments)
         self.aggregate = Aggregate(settings.aggregate, series, self._at_maturity)
         self.loops: dict[int, ModelLoop] = {}
-        self._publisher = Publisher(settings, self.names, self.aggregate, self.tally)
+        self.published = Publisher(settings, self.names, self.aggregate, self.tally)
         self._on_history = on_history
         self.event_time_ms: int | None = None
+        self.first_ms: int | None = None
+        self.last_ms: int | None = None
+        self._read: Counter[tuple[str, int]] = Counter()
         self._commands: list[PublishMap] = []
         for name in settings.models:
             self.loop(self.names.model(name))
@@ -145,13 +156,22 @@ class Engine:
 
     def snapshot(self, *, lag: dict[tuple[str, int], int] | None = None) -> Snapshot:
         """The immutable picture of this moment."""
-        return self._publisher.snapshot(
+        return self.published.snapshot(
             event_time_ms=self.event_time_ms,
             loops=self.loops,
             watermarks={log: w for log in self._logs if (w := self.watermark(*log)) is not None},
             lag=lag or {},
             pending_bytes=sum(task.nbytes for task in self._tasks.values()),
         )
+
+    @property
+    def logs(self) -> list[tuple[str, int]]:
+        """Every (topic, partition) joined here."""
+        return list(self._logs)
+
+    def records_read(self, topic: str, partition: int) -> int:
+        """Records of one log handled so far."""
+        return self._read[topic, partition]
 
     @property
     def remembered(self) -> int:
@@ -183,9 +203,17 @@ class Engine:
             self.tally.add("ignored", read.batch.ignored)
             for rejection in read.batch.rejected:
                 self.tally.rejected[piece.topic, rejection.reason] += 1
+            self._note_span(read.batch.clock_ms)
+            self._read[piece.topic, piece.partition] += len(piece.records)
             first += len(piece.records)
             reads.append(((piece.topic, piece.partition), read))
         return reads
+
+    def _note_span(self, clock_ms: NDArray[np.int64]) -> None:
+        if len(clock_ms):
+            first, last = int(clock_ms.min()), int(clock_ms.max())
+            self.first_ms = first if self.first_ms is None else min(self.first_ms, first)
+            self.last_ms = last if self.last_ms is None else max(self.last_ms, last)
 
     def _next_cut(self, reads: list[tuple[tuple[str, int], Read[PredictionBatch] | Read[OutcomeBatch]]]) -> int | None:
         """Place of the record with which event time passes the next moment, or None if none here does."""

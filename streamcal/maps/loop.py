@@ -78,16 +78,13 @@ class MapAttempt:
 
     def report(self) -> dict[str, Any]:
         """The entry in the report's form."""
-        return {
-            "version": self.version,
-            "family": self.family,
-            "at_ms": self.at_ms,
-            "promoted": self.promoted,
-            "reason": self.reason,
-            "document": None if self.document is None else msgspec.to_builtins(self.document),
-            "attempts": self.attempts,
-            "until_ms": max(self.until_ms, self.at_ms),
-        }
+        entry: dict[str, Any] = {"family": self.family, "at_ms": self.at_ms, "promoted": self.promoted}
+        entry |= {"reason": self.reason, "attempts": self.attempts, "until_ms": max(self.until_ms, self.at_ms)}
+        if self.version is not None:
+            entry["version"] = self.version
+        if self.document is not None:
+            entry["document"] = msgspec.to_builtins(self.document)
+        return entry
 
 
 class FitSource(Protocol):

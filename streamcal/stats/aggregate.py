@@ -110,6 +110,11 @@ class Aggregate:
         return dense + self._panes.nbytes + self._periods.nbytes + self.fit_panes.nbytes
 
     @property
+    def window_names(self) -> list[str]:
+        """Configured windows."""
+        return [spec.name for spec in self._settings.windows]
+
+    @property
     def width(self) -> int:
         """Columns per cell: 9, or 23 once a weight other than 1 was seen."""
         return self._width
@@ -161,6 +166,13 @@ class Aggregate:
         return [
             int(np.datetime64(index, unit).astype("datetime64[ms]").astype(np.int64)) for index in self._periods.panes()
         ]
+
+    def period_ends(self, starts_ms: Sequence[int]) -> list[int]:
+        """End (ms) of the calendar periods that start at `starts_ms`."""
+        unit = "D" if self._settings.period == "day" else "M"
+        starts = np.array(starts_ms, dtype="datetime64[ms]").astype(f"datetime64[{unit}]") + 1
+        ends: list[int] = starts.astype("datetime64[ms]").astype(np.int64).tolist()
+        return ends
 
     def period_counts(self, start_ms: int, series: Ints) -> Ints:
         """Counts of some series in the calendar period starting at `start_ms`, as `by_series`."""

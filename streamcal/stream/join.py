@@ -74,13 +74,18 @@ class JoinTask:
         Pane length, for the frozen parts.
     rules : callable
         Model index to `ModelRules`.
+    score_clip : float
+        Distance from 0 and 1 within which a score is clipped for logits; such rows are counted `extreme`.
     tally : Tally
         Counters to add to, shared over tasks.
     """
 
-    def __init__(self, *, skew_ms: int, pane_ms: int, rules: Callable[[int], ModelRules], tally: Tally) -> None:
+    def __init__(
+        self, *, skew_ms: int, pane_ms: int, score_clip: float, rules: Callable[[int], ModelRules], tally: Tally
+    ) -> None:
         self._skew_ms = skew_ms
         self._pane_ms = pane_ms
+        self._score_clip = score_clip
         self._rules = rules
         self._tally = tally
         self._horizon: Ints = np.empty(0, dtype=np.int64)
@@ -306,7 +311,7 @@ class JoinTask:
             | np.where(at_once, _RELEASED, columns["state"][rows] & _RELEASED)
             | np.where(frozen, _FROZEN, np.uint8(0))
         )
-        self._tally.add_by_model("matched", model[first & at_once])
+        self._count_release("matched", rows[first & at_once])
         self._emit(rows[at_once], 1, frozen[at_once])
 
     def _pane_end(self, time: Ints) -> Ints:
@@ -326,12 +331,21 @@ class JoinTask:
         model = columns["model"][rows]
         at_maturity = self._at_maturity[model]
         self._tally.add_by_model("expired", model[~at_maturity])
-        rows, model = rows[at_maturity], model[at_maturity]
+        rows = rows[at_maturity]
         labelled = (columns["state"][rows] & _HAS_LABEL) != 0
-        self._tally.add_by_model("matched", model[labelled])
-        self._tally.add_by_model("negative_at_maturity", model[~labelled])
-        columns["outcome_time"][rows] = columns["time"][rows] + self._horizon[model]
+        self._count_release("matched", rows[labelled])
+        self._count_release("negative_at_maturity", rows[~labelled])
+        columns["outcome_time"][rows] = columns["time"][rows] + self._horizon[model[at_maturity]]
         self._emit(rows, 1, np.ones(len(rows), dtype=np.bool_))
+
+    def _count_release(self, counter: str, rows: Rows) -> None:
+        columns = self._predictions.columns
+        model, raw, served = columns["model"][rows], columns["raw"][rows], columns["served"][rows]
+        clip = self._score_clip
+        # NaN (no raw score) compares false.
+        extreme = (raw < clip) | (raw > 1 - clip) | (served < clip) | (served > 1 - clip)
+        self._tally.add_by_model(counter, model)
+        self._tally.add_by_model("extreme", model[extreme])
 
     def _emit(self, rows: Rows, sign: int, frozen: NDArray[np.bool_]) -> None:
         if not len(rows):

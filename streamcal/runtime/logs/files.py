@@ -7,6 +7,7 @@ import binascii
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -19,7 +20,7 @@ from streamcal.runtime.logs.lines import read_line_blocks
 from streamcal.stream.events import TOPICS
 from streamcal.stream.watermark import BEGINNING
 
-__all__ = ["Clock", "EventsFile", "FilePair", "FilesLog"]
+__all__ = ["Clock", "EventsFile", "FilePair", "FilesLog", "LogExtent"]
 
 Clock = Callable[[str, Sequence[LogRecord]], NDArray[np.int64]]
 """(topic, records) to event time per record, `BEGINNING` where a record has none."""
@@ -146,6 +147,13 @@ class _Head:
         return records, keys
 
 
+class LogExtent(NamedTuple):
+    """How much of a file is one log's: its records, and the number of its last line."""
+
+    records: int
+    last_line: int
+
+
 class _Line(msgspec.Struct, forbid_unknown_fields=True):
     topic: str
     partition: int = 0
@@ -169,14 +177,17 @@ class EventsFile:
         self._path = path
         self._decoder = msgspec.json.Decoder(_Line)
 
-    def partitions(self) -> frozenset[int]:
-        """Partition numbers of the file (read through once)."""
-        return frozenset(line.partition for block in self._blocks() for line in block)
-
-    def last_of_log(self) -> dict[tuple[str, int], int]:
-        """Number of the last line of each log."""
-        lines = (line for block in self._blocks() for line in block)
-        return {(line.topic, line.partition): number for number, line in enumerate(lines)}
+    def extents(self) -> dict[tuple[str, int], LogExtent]:
+        """Records and last line of each log (the file is read through once)."""
+        found: dict[tuple[str, int], LogExtent] = {}
+        number = 0
+        for block in self._blocks():
+            for line in block:
+                number += 1
+                log = line.topic, line.partition
+                records = found[log].records if log in found else 0
+                found[log] = LogExtent(records + (line.advance_ms is None), number)
+        return found
 
     def polls(self) -> Iterator[Poll]:
         """The file in blocks; an advance ends a block."""

@@ -1,0 +1,153 @@
+"""The one loop behind `run`, `demo` and `replay`: poll, fold, publish, commit, picture.
+
+Runs in one thread and is the only writer of the engine. The wall clock decides when to commit, to take a
+picture and to call a partition idle, and nothing else.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import structlog
+
+from streamcal.engine import Engine
+from streamcal.maps.loop import PublishMap
+from streamcal.runtime.logs.base import Log
+from streamcal.serve.live import CommitRecorder, Readiness, SnapshotHolder
+
+__all__ = ["Pace", "Runtime"]
+
+_POLL_S = 0.25
+"""Longest wait for records; bounds how late a stop signal or a picture can be."""
+
+log = structlog.get_logger(__name__)
+
+
+class Pace:
+    """Says when something that repeats is due again, by the monotonic clock."""
+
+    def __init__(self, every_s: float) -> None:
+        self._every_s = every_s
+        self._next = time.monotonic() + every_s
+
+    def due(self) -> bool:
+        """Whether the interval has passed; starts the next one if so."""
+        now = time.monotonic()
+        if now < self._next:
+            return False
+        self._next = now + self._every_s
+        return True
+
+
+class Runtime:
+    """Drives an engine over a log until stopped or until the log is finished.
+
+    Parameters
+    ----------
+    engine : Engine
+    source : Log
+        Opened by `run`, closed by whoever made it.
+    holder, commits, readiness
+        Where readers find snapshots, commit times and readiness.
+    commit_every_s, snapshot_every_s : float
+    idle_timeout_s : float or None
+        A caught-up partition silent for so long follows the others of its topic; None: never.
+    after_poll : callable, optional
+        Called after each folded poll.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        source: Log,
+        *,
+        holder: SnapshotHolder | None = None,
+        commits: CommitRecorder | None = None,
+        readiness: Readiness | None = None,
+        commit_every_s: float = 1.0,
+        snapshot_every_s: float = 1.0,
+        idle_timeout_s: float | None = None,
+        after_poll: Callable[[], None] | None = None,
+    ) -> None:
+        self.engine = engine
+        self._source = source
+        self._holder = holder or SnapshotHolder()
+        self._commits = commits or CommitRecorder()
+        self._readiness = readiness or Readiness()
+        self._commit_pace = Pace(commit_every_s)
+        self._snapshot_pace = Pace(snapshot_every_s)
+        self._idle_timeout_s = idle_timeout_s
+        self._heard: dict[tuple[str, int], float] = {}
+        self._after_poll = after_poll
+
+    def run(self, should_stop: Callable[[], bool] = lambda: False) -> None:
+        """Work until `should_stop` or the end of the log; commits what was folded before returning."""
+        self._adopt()
+        self._readiness.ready()
+        try:
+            while not should_stop() and not self._source.finished:
+                self.step()
+        finally:
+            self._readiness.not_ready("stopping")
+        self._commit()
+        self.picture()
+
+    def step(self) -> None:
+        """One poll and what follows from it."""
+        self.engine.assign(self._source.partitions)
+        poll = self._source.poll(_POLL_S)
+        self._publish(self.engine.handle(poll.slices))
+        for advance in poll.advances:
+            self._publish(self.engine.advance_idle(advance.topic, advance.partition, advance.to_ms))
+        for piece in poll.slices:
+            self._heard[piece.topic, piece.partition] = time.monotonic()
+        self._follow_idle()
+        if self._after_poll is not None:
+            self._after_poll()
+        if self._commit_pace.due():
+            self._commit()
+        if self._snapshot_pace.due():
+            self.picture()
+
+    def picture(self) -> None:
+        """Publish a snapshot to all readers."""
+        self._holder.publish(self.engine.snapshot(lag=self._source.lag()))
+
+    def _adopt(self) -> None:
+        """Go on from the maps already published."""
+        published = self._source.open()
+        for name, documents in published.items():
+            if "#" not in name and documents:
+                self.engine.loop(self.engine.names.model(name)).adopt(documents)
+        self._publish(self.engine.handle([]))
+
+    def _publish(self, commands: list[PublishMap]) -> None:
+        for command in commands:
+            self._source.publish(command.key, command.document)
+            log.info("map published", model=command.key, bytes=len(command.document))
+
+    def _commit(self) -> None:
+        started = time.monotonic()
+        self._source.commit()
+        self._commits.observe(time.monotonic() - started)
+
+    def _follow_idle(self) -> None:
+        """Let idle partitions follow the lowest of their topic that is not."""
+        if self._idle_timeout_s is None:
+            return
+        now = time.monotonic()
+        quiet = {
+            key
+            for key in self._source.caught_up()
+            if now - self._heard.setdefault(key, now) >= self._idle_timeout_s
+        }
+        for topic, partition in quiet:
+            others = [
+                self.engine.watermark(topic, other)
+                for other in self._source.partitions
+                if (topic, other) not in quiet
+            ]
+            known = [value for value in others if value is not None]
+            if known and len(known) == len(others):
+                self._publish(self.engine.advance_idle(topic, partition, min(known)))
