@@ -20,9 +20,10 @@ from streamcal.maps.document import Counts, FitWindow, MapDocument, decode, enco
 from streamcal.maps.families import Identity, Map
 from streamcal.maps.policy import Decision, RefitSettings, attempt, holdout_start
 from streamcal.snapshot import MapState
-from streamcal.stats.cells import Cells, PaneStore, reduce_cells
+from streamcal.stats.cells import PaneStore, reduce_cells
 from streamcal.stats.counts import Column
 from streamcal.stats.layout import N_BINS
+from streamcal.stats.windows import WindowTotal
 
 __all__ = ["LoopSettings", "MapAttempt", "ModelLoop", "PublishMap", "shadow_key"]
 
@@ -97,19 +98,17 @@ class FitSource(Protocol):
         """Columns per cell."""
         ...
 
+    def fit_window(self) -> WindowTotal:
+        """A new moving total over the fit panes."""
+        ...
+
 
 def shadow_key(model: str) -> str:
     """Key of candidates that are not served (``refit.mode: shadow``)."""
     return f"{model}#shadow"
 
 
-@dataclass(slots=True)
-class _PaneRows:
-    """Rows and positive rows of one final pane of the fit window."""
-
-    pane: int
-    n: int
-    positives: int
+_NO_PANES = np.empty((0, 3), dtype=np.int64)
 
 
 @dataclass(slots=True)
@@ -126,12 +125,17 @@ class ModelLoop:
     version: int = 0
     results: Counter[tuple[str, str]] = field(default_factory=Counter)
     history: list[MapAttempt] = field(default_factory=list)
+    _total: WindowTotal = field(init=False)
     _champion: MapDocument | None = None
     _map: Map | None = None
     _shadow: Map | None = None
-    _panes: list[_PaneRows] = field(default_factory=list)
+    _panes: Ints = field(default_factory=lambda: _NO_PANES)
+    """Final panes of the fit window that have rows: pane, rows, positive rows; ascending."""
     _read_until: int | None = None
     _fresh: bool = True
+
+    def __post_init__(self) -> None:
+        self._total = self.source.fit_window()
 
     @property
     def every_ms(self) -> int:
@@ -196,41 +200,37 @@ class ModelLoop:
         stop = (moment_ms - self.settings.maturity_ms) // pane_ms
         start = stop - self.settings.fit_window_ms // pane_ms
         first = start if self._read_until is None else max(start, self._read_until)
-        entering = self._cells(first, stop)
         self._read_until = max(stop, first)
-        self._panes = [rows for rows in self._panes if rows.pane >= start]
-        if entering is not None:
-            self._panes.extend(entering)
-            self._fresh = True
+        self._total.move(start, stop)
+        entering = self._rows_per_pane(first, stop)
+        kept = self._panes[np.searchsorted(self._panes[:, 0], start) :]
+        self._panes = np.concatenate([kept, entering])
+        self._fresh |= bool(len(entering))
 
-    def _cells(self, start: int, stop: int) -> list[_PaneRows] | None:
-        """Rows per pane, for panes that have any."""
+    def _rows_per_pane(self, start: int, stop: int) -> Ints:
+        """Pane, rows and positive rows of the panes that have rows of this model, shape (m, 3)."""
         rows = []
         for pane, cells in self.source.fit_panes.each(start, stop):
             mine = cells.code // N_BINS == self.model
-            counts = cells.values[mine][:, [Column.N, Column.Y]].sum(axis=0)
             if mine.any():
-                rows.append(_PaneRows(pane, int(counts[0]), int(counts[1])))
-        return rows or None
+                n, positives = cells.values[mine][:, [Column.N, Column.Y]].sum(axis=0).tolist()
+                rows.append((pane, n, positives))
+        return np.array(rows, dtype=np.int64).reshape(-1, 3)
 
     def _split(self) -> tuple[Ints, Ints]:
         """Counts of the older and the newer part of the fit window, (284, width) each."""
-        n = np.array([rows.n for rows in self._panes], dtype=np.int64)
-        positives = np.array([rows.positives for rows in self._panes], dtype=np.int64)
-        cut = holdout_start(n, positives, RefitSettings(min_count=self.settings.min_count)) if len(n) else 0
-        if not self._panes:
-            return self._dense(0, 0), self._dense(0, 0)
-        first, boundary, last = self._panes[0].pane, self._panes[cut].pane, self._panes[-1].pane
-        return self._dense(first, boundary), self._dense(boundary, last + 1)
-
-    def _dense(self, start: int, stop: int) -> Ints:
-        counts = np.zeros((N_BINS, self.source.width), dtype=np.int64)
-        cells = self.source.fit_panes.between(start, stop) if stop > start else None
-        if cells is not None:
-            mine = cells.code // N_BINS == self.model
-            reduced: Cells = reduce_cells(cells.code[mine] % N_BINS, cells.values[mine])
-            counts[reduced.code] = reduced.values
-        return counts
+        whole = np.zeros((N_BINS, self.source.width), dtype=np.int64)
+        mine = self._total.values[self.model * N_BINS : (self.model + 1) * N_BINS]
+        whole[: len(mine)] = mine
+        newer = np.zeros_like(whole)
+        if len(self._panes):
+            cut = holdout_start(self._panes[:, 1], self._panes[:, 2], RefitSettings(min_count=self.settings.min_count))
+            cells = self.source.fit_panes.between(int(self._panes[cut, 0]), self._total.stop)
+            assert cells is not None
+            held = cells.code // N_BINS == self.model
+            reduced = reduce_cells(cells.code[held] % N_BINS, cells.values[held])
+            newer[reduced.code] = reduced.values
+        return whole - newer, newer
 
     def _publish(self, decision: Decision, moment_ms: int) -> PublishMap:
         assert decision.map_ is not None

@@ -39,7 +39,7 @@ class HistoryRecorder:
         windows = engine.aggregate.window_names
         counts = np.stack([engine.aggregate.by_series(window, numbers) for window in windows])
         flat = counts.reshape(-1, 2, *counts.shape[3:])
-        raw, served = (figures(flat[:, kind], **self._options) for kind in (RAW, SERVED))
+        found = figures(flat.reshape(-1, *flat.shape[2:]), **self._options)
         for place in range(len(flat)):
             model = wholes[place % len(wholes)][0]
             if not (flat[place, :, :, 0] != 0).any():
@@ -47,7 +47,7 @@ class HistoryRecorder:
             entry = {
                 "at_ms": at_ms,
                 "window": windows[place // len(wholes)],
-                "raw": figure_dict(raw, place),
-                "served": figure_dict(served, place),
+                "raw": figure_dict(found, 2 * place + RAW),
+                "served": figure_dict(found, 2 * place + SERVED),
             }
             self.entries.setdefault(engine.names.models[model], []).append(entry)

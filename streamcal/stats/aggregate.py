@@ -101,6 +101,7 @@ class Aggregate:
         self._rows_held: Ints = np.zeros(0, dtype=np.int64)
         self._retained_from: int | None = None
         self.fit_panes = PaneStore()
+        self._fit_windows: list[WindowTotal] = []
         self.last_outcome_ms: Ints = np.zeros(0, dtype=np.int64)
 
     @property
@@ -118,6 +119,12 @@ class Aggregate:
     def width(self) -> int:
         """Columns per cell: 9, or 23 once a weight other than 1 was seen."""
         return self._width
+
+    def fit_window(self) -> WindowTotal:
+        """A new moving total over the fit panes (code: model * 284 + bin); whoever asks moves it."""
+        window = WindowTotal(self.fit_panes, self._width)
+        self._fit_windows.append(window)
+        return window
 
     def fold(self, changes: RowChanges) -> None:
         """Count row changes."""
@@ -274,7 +281,7 @@ class Aggregate:
         self._width = WEIGHTED
         for store in (self._panes, self._periods, self.fit_panes):
             store.promote(promote)
-        for window in self._windows.values():
+        for window in (*self._windows.values(), *self._fit_windows):
             window.promote(promote)
         self._everything = promote(self._everything)
 

@@ -61,6 +61,8 @@ class PaneStore:
 
     def __init__(self) -> None:
         self._panes: dict[int, list[Cells]] = {}
+        self._lowest = 0
+        """No pane held is below this."""
 
     @property
     def nbytes(self) -> int:
@@ -101,7 +103,11 @@ class PaneStore:
 
     def drop_before(self, pane: int) -> Cells | None:
         """Forget panes before `pane` and return their cells."""
-        old = [held for held in self._panes if held < pane]
+        if self._panes and pane - self._lowest < len(self._panes):
+            old = [held for held in range(self._lowest, pane) if held in self._panes]
+        else:
+            old = [held for held in self._panes if held < pane]
+        self._lowest = max(self._lowest, pane)
         parts = [part for held in old for part in self._panes.pop(held)]
         if not parts:
             return None
@@ -123,6 +129,7 @@ class PaneStore:
 
     def _append(self, pane: int, cells: Cells) -> None:
         parts = self._panes.setdefault(pane, [])
+        self._lowest = min(self._lowest, pane)
         parts.append(cells)
         if len(parts) > _MOST_PARTS:
             self._merge(parts)
