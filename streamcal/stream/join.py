@@ -111,23 +111,26 @@ class JoinTask:
                 "relation": np.uint8,
             }
         )
+        # After its horizon a prediction can only make an outcome late: a mark of a third the size is enough.
+        self._marks = KeyedRows({"time": np.int64, "model": np.int32})
         self._sequence = 0
         self._to_release = DueQueue()
+        self._to_mark = DueQueue()
         self._to_forget = DueQueue()
-        self._to_forget_late = DueQueue()
         self._to_settle = DueQueue()
         self._changes: list[RowChanges] = []
 
     @property
     def nbytes(self) -> int:
         """Bytes of everything remembered."""
-        queues = (self._to_release, self._to_forget, self._to_forget_late, self._to_settle)
-        return self._predictions.nbytes + self._outcomes.nbytes + sum(q.nbytes for q in queues)
+        queues = (self._to_release, self._to_mark, self._to_forget, self._to_settle)
+        tables = (self._predictions, self._outcomes, self._marks)
+        return sum(table.nbytes for table in tables) + sum(queue.nbytes for queue in queues)
 
     @property
     def remembered(self) -> int:
-        """Predictions remembered, released ones included."""
-        return len(self._predictions)
+        """Predictions remembered, marks included."""
+        return len(self._predictions) + len(self._marks)
 
     def take_changes(self) -> RowChanges | None:
         """The row changes since the last call, or None."""
@@ -167,6 +170,7 @@ class JoinTask:
             seen = self._apply(rows[turn], batch.time_ms[event], watermark[event], batch.label[event])
             # One outcome may serve several predictions in one turn; its best relation counts.
             np.maximum.at(relation, event, seen)
+        np.maximum.at(relation, self._late_for_marks(batch, watermark), np.uint8(_LATE))
         keep = batch.time_ms + self._skew_ms >= prediction_watermark
         self._settle(relation[~keep])
         self._keep(batch, np.flatnonzero(keep), watermark, relation)
@@ -174,17 +178,50 @@ class JoinTask:
 
     def advance(self, prediction_watermark: int, outcome_watermark: int) -> None:
         """Release, forget and settle what these watermarks have passed."""
-        self._release(self._to_release.pop(outcome_watermark))
-        rows = self._to_forget.pop(outcome_watermark)
-        columns = self._predictions.columns
-        horizon_end = columns["time"][rows] + self._horizon[columns["model"][rows]]
-        forget = horizon_end < prediction_watermark
-        self._predictions.remove(rows[forget])
-        self._to_forget_late.push(horizon_end[~forget], rows[~forget])
-        self._predictions.remove(self._to_forget_late.pop(prediction_watermark))
+        rows = self._to_release.pop(outcome_watermark)
+        self._release(rows)
+        horizon_end = self._horizon_end(rows)
+        passed = horizon_end < prediction_watermark
+        self._to_mark.push(horizon_end[~passed], rows[~passed])
+        self._mark(np.concatenate([rows[passed], self._to_mark.pop(prediction_watermark)]), outcome_watermark)
+        self._marks.remove(self._to_forget.pop(outcome_watermark))
         rows = self._to_settle.pop(prediction_watermark)
         self._settle(self._outcomes.columns["relation"][rows])
         self._outcomes.remove(rows)
+
+    def _horizon_end(self, rows: Rows) -> Ints:
+        columns = self._predictions.columns
+        end: Ints = columns["time"][rows] + self._horizon[columns["model"][rows]]
+        return end
+
+    def _mark(self, rows: Rows, outcome_watermark: int) -> None:
+        """Turn predictions whose horizon both logs have passed into marks, or forget them where none is needed."""
+        if not len(rows):
+            return
+        columns = self._predictions.columns
+        due = self._horizon_end(rows) + self._horizon[columns["model"][rows]]
+        needed = due >= outcome_watermark
+        kept, due = rows[needed], due[needed]
+        hi, lo = self._predictions.ids(kept)
+        for turn in occurrence_rounds(lo):
+            marks = self._marks.add(hi[turn], lo[turn], self._marks.find(hi[turn], lo[turn]))
+            self._marks.columns["time"][marks] = columns["time"][kept[turn]]
+            self._marks.columns["model"][marks] = columns["model"][kept[turn]]
+            self._to_forget.push(due[turn], marks)
+        self._predictions.remove(rows)
+
+    def _late_for_marks(self, batch: OutcomeBatch, watermark: Ints) -> Ints:
+        """Outcomes of the batch that come late for a prediction already marked."""
+        owner, marks = self._marks.chains(self._marks.find(batch.id_hi, batch.id_lo))
+        model = self._marks.columns["model"][marks]
+        made = self._marks.columns["time"][marks]
+        named = batch.model[owner]
+        late = (
+            ((named == NO_MODEL) | (named == model))
+            & (batch.time_ms[owner] >= made - self._skew_ms)
+            & (watermark[owner] <= made + 2 * self._horizon[model])
+        )
+        return owner[late]
 
     def _know_models(self, highest: int) -> None:
         if highest >= len(self._horizon):
@@ -222,9 +259,7 @@ class JoinTask:
         columns["state"][rows] = 0
         if "weight" in columns:
             columns["weight"][rows] = 1.0 if batch.weight is None else batch.weight[index]
-        due = time + self._horizon[model]
-        self._to_release.push(due, rows)
-        self._to_forget.push(due + self._horizon[model], rows)
+        self._to_release.push(time + self._horizon[model], rows)
         self._tally.add_by_model("accepted_prediction", model)
         self._tally.add_by_model("without_raw", model[np.isnan(batch.raw[index])])
 

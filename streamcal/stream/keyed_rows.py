@@ -76,6 +76,10 @@ class KeyedRows:
         heads, _ = self._probe(hi, lo)
         return heads
 
+    def ids(self, rows: Rows) -> tuple[Hash, Hash]:
+        """High and low halves of the ids of live rows."""
+        return self._hi[rows], self._lo[rows]
+
     def chains(self, heads: Rows) -> tuple[NDArray[np.int64], Rows]:
         """All rows of the chains starting at `heads`.
 
