@@ -90,7 +90,8 @@ class Publisher:
         pending_bytes: int,
     ) -> Snapshot:
         """The whole picture."""
-        by_model: dict[int, list[WindowFigures]] = {model: [] for model in range(len(self._names.models))}
+        # A model exists once it has predicted; a name that only outcomes use is none.
+        by_model: dict[int, list[WindowFigures]] = {model: [] for model in loops}
         for window in self.windows():
             for model, found in self.of_window(window):
                 by_model[model].append(found)
@@ -98,7 +99,7 @@ class Publisher:
             sequence=next(self._sequence),
             event_time_ms=event_time_ms,
             models=[
-                self._model(model, windows, loops.get(model), event_time_ms) for model, windows in by_model.items()
+                self._model(model, windows, loops[model], event_time_ms) for model, windows in by_model.items()
             ],
             counters=self._tally.total(),
             rejected=dict(self._tally.rejected),
@@ -109,7 +110,7 @@ class Publisher:
         )
 
     def _model(
-        self, model: int, windows: Sequence[WindowFigures], loop: ModelLoop | None, event_time_ms: int | None
+        self, model: int, windows: Sequence[WindowFigures], loop: ModelLoop, event_time_ms: int | None
     ) -> ModelSnapshot:
         counters = self._tally.of_model(model)
         released = counters["matched"] + counters["expired"] + counters["negative_at_maturity"]
@@ -120,8 +121,8 @@ class Publisher:
             counters=counters,
             pending=self._tally.pending(model),
             coverage=1 - counters["expired"] / released if released else None,
-            champion=None if loop is None else loop.state(),
-            refits={} if loop is None else dict(loop.results),
+            champion=loop.state(),
+            refits=dict(loop.results),
             last_outcome_ms=self._last_outcomes(model),
         )
 

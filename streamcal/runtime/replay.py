@@ -141,7 +141,7 @@ class _EndFollower:
 def _result(
     config: Config, options: ReplayOptions, engine: Engine, history: HistoryRecorder, inputs: list[tuple[str, str]]
 ) -> ReplayResult:
-    segments: dict[int, dict[str, dict[str, Any]]] = {model: {} for model in range(len(engine.names.models))}
+    segments: dict[int, dict[str, dict[str, Any]]] = {model: {} for model in engine.loops}
     for window in engine.published.windows():
         for model, found in engine.published.of_window(window):
             for key, pair in _pairs(found).items():

@@ -19,6 +19,7 @@ from streamcal.runtime.logs.base import LogRecord
 from streamcal.settings import EngineSettings
 from streamcal.stats.aggregate import EVERYTHING, AggregateSettings, WindowSpec
 from streamcal.stats.cells import KINDS
+from streamcal.stats.layout import N_BINS
 from streamcal.stream.fields import OutcomeFields, PredictionFields
 from streamcal.stream.join import ModelRules
 
@@ -126,3 +127,85 @@ def test_any_interleaving_and_batching_equals_the_recount(data: st.DataObject, p
     cuts = data.draw(batchings(len(events)))
     engine = folded(pair.rules, events, cuts, drain=drain)
     assert_equals_recount(engine, events, pair.rules, drain=drain)
+
+
+@BATCHED
+@given(data=st.data(), pair=log_pairs(max_partitions=1), drain=st.booleans())
+def test_two_interleavings_and_batchings_leave_the_same_state(data: st.DataObject, pair: LogPair, drain: bool) -> None:
+    states = []
+    for _ in range(2):
+        events = data.draw(interleavings(pair.logs))
+        engine = folded(pair.rules, events, data.draw(batchings(len(events))), drain=drain)
+        states.append((engine.tally.total(), engine.tally.pending(), totals(engine), fit_cells(engine)))
+    assert states[0] == states[1]
+
+
+def fit_cells(engine: Engine) -> dict[int, dict[tuple[str, int], list[int]]]:
+    """Non-zero cells of the frozen parts that fits read, by pane, model and bin."""
+    panes = {}
+    for pane in engine.aggregate.fit_panes.panes():
+        cells = engine.aggregate.fit_panes.of_pane(pane)
+        held = {
+            (engine.names.models[code // N_BINS], code % N_BINS): values.tolist()
+            for code, values in zip(cells.code.tolist(), cells.values, strict=True)
+            if values.any()
+        }
+        if held:
+            panes[pane] = held
+    return panes
+
+
+@BATCHED
+@given(data=st.data(), pair=log_pairs(max_partitions=1, max_outcomes=14))
+def test_outcomes_shuffled_within_the_allowed_disorder_leave_the_counts_unchanged(
+    data: st.DataObject, pair: LogPair
+) -> None:
+    rules = pair.rules
+    logs = dict(pair.logs)
+    ordered = sorted(logs["o", 0], key=lambda event: event[2]["ts"])
+    engines = []
+    for _ in range(2):
+        logs["o", 0] = data.draw(shuffled_within(ordered, rules.out_of_order_ms))
+        engines.append(folded(rules, data.draw(interleavings(logs)), drain=True))
+    assert totals(engines[0]) == totals(engines[1])
+    first, second = (engine.tally.total() for engine in engines)
+    invariant = ("accepted_outcome", "matched", "expired", "negative_at_maturity", "extreme")
+    assert [first[name] for name in invariant] == [second[name] for name in invariant]
+    assert first["duplicate_outcome"] + first["revised_outcome"] == second["duplicate_outcome"] + second["revised_outcome"]
+    assert first["late_outcome"] + first["orphan_outcome"] == second["late_outcome"] + second["orphan_outcome"]
+
+
+@BATCHED
+@given(data=st.data(), pair=log_pairs(max_partitions=1))
+def test_a_window_is_the_sum_of_the_panes_it_covers_and_an_emptied_one_is_zero(data: st.DataObject, pair: LogPair) -> None:
+    rules = pair.rules
+    events = data.draw(interleavings(pair.logs))
+    engine = folded(rules, events, data.draw(batchings(len(events))))
+    if engine.event_time_ms is None:
+        return
+    stop = -(-engine.event_time_ms // rules.pane_ms)
+    window = engine.aggregate.totals("w")
+    series = engine.aggregate.series
+    truth = recount(events, rules)
+    width = engine.aggregate.width
+    expected: dict[Any, dict[int, np.ndarray[Any, Any]]] = {}
+    for name in KINDS:
+        for (*key, pane), bins in truth.counts(CUTS, "prediction", name, weighted=width > 9).items():  # type: ignore[arg-type]
+            if stop - 10 <= pane < stop:
+                held = expected.setdefault((*key, name), {})
+                for index, columns in bins.items():
+                    held[index] = held.get(index, np.zeros(width, dtype=np.int64)) + np.array(columns)
+    found = {}
+    for (model, labels), numbers in series.published(engine.aggregate.alive("w")).items():
+        counts = engine.aggregate.by_series("w", np.array(numbers)).sum(axis=0)
+        for kind, name in enumerate(KINDS):
+            bins = {int(b): counts[kind, b].tolist() for b in np.flatnonzero(counts[kind].any(axis=1))}
+            if bins:
+                found[(engine.names.models[model], labels.cut, labels.segment, name)] = bins
+    wanted = {
+        key: kept for key, bins in expected.items() if (kept := {i: c.tolist() for i, c in bins.items() if c.any()})
+    }
+    assert found == wanted
+    engine.aggregate.advance(engine.event_time_ms + 1000 * rules.pane_ms)
+    assert not engine.aggregate.totals("w").any()
+    assert window.shape[1] == width
