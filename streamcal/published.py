@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import count
 
 import numpy as np
@@ -18,10 +19,23 @@ from streamcal.stats.reliability import reliability
 from streamcal.stream.events import Names
 from streamcal.stream.tally import Tally
 
-__all__ = ["Publisher"]
+__all__ = ["Publisher", "WindowCounts"]
 
 Ints = NDArray[np.int64]
 WHOLE = Series("all", "all")
+
+
+@dataclass(frozen=True, slots=True)
+class WindowCounts:
+    """Integer counts of one window of one model, a copy.
+
+    `counts` has shape (S, 2, 284, K): series, score kind (raw, served), bin, columns of the layout.
+    """
+
+    model: str
+    window: str
+    series: Sequence[Series]
+    counts: Ints
 
 
 class Publisher:
@@ -53,7 +67,7 @@ class Publisher:
 
     def window_figures(self, window: str, members: Mapping[Series, Sequence[int]], counts: Ints) -> WindowFigures:
         """Figures of the series `members`; `counts` (S, 2, 284, K) are theirs, in ascending label order."""
-        labels = sorted(members, key=lambda s: (s != WHOLE, s.cut, s.segment))
+        labels = _in_order(members)
         options = {"ece_bins": self._settings.ece_bins, "min_count": self._settings.min_count}
         whole = labels.index(WHOLE) if WHOLE in labels else None
         bins = [
@@ -73,6 +87,14 @@ class Publisher:
         """(model index, figures) of every model with rows in the window."""
         for model, members in self.shown(window).items():
             yield model, self.window_figures(window, members, self._summed(window, members))
+
+    def counts(self) -> list[WindowCounts]:
+        """Counts of everything shown, for audit; the window of everything too."""
+        return [
+            WindowCounts(self._names.models[model], window, _in_order(members), self._summed(window, members))
+            for window in self.windows()
+            for model, members in self.shown(window).items()
+        ]
 
     def of_period(self, start_ms: int, members: Mapping[Series, Sequence[int]]) -> WindowFigures:
         """Figures of one calendar period for the series `members`."""
@@ -98,9 +120,7 @@ class Publisher:
         return Snapshot(
             sequence=next(self._sequence),
             event_time_ms=event_time_ms,
-            models=[
-                self._model(model, windows, loops[model], event_time_ms) for model, windows in by_model.items()
-            ],
+            models=[self._model(model, windows, loops[model], event_time_ms) for model, windows in by_model.items()],
             counters=self._tally.total(),
             rejected=dict(self._tally.rejected),
             watermarks=dict(watermarks),
@@ -137,9 +157,14 @@ class Publisher:
         return _sum_members(members, numbers, self._aggregate.by_series(window, numbers))
 
 
+def _in_order(members: Mapping[Series, Sequence[int]]) -> list[Series]:
+    """``all`` first, then by cut and segment."""
+    return sorted(members, key=lambda s: (s != WHOLE, s.cut, s.segment))
+
+
 def _sum_members(members: Mapping[Series, Sequence[int]], numbers: Ints, counts: Ints) -> Ints:
     """Counts per published series in label order; `counts[i]` belongs to `numbers[i]`."""
-    labels = sorted(members, key=lambda s: (s != WHOLE, s.cut, s.segment))
+    labels = _in_order(members)
     places = [np.searchsorted(numbers, members[label]) for label in labels]
     if all(len(place) == 1 for place in places):
         return counts[np.concatenate(places)]

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import structlog
 
 from streamcal.engine import Engine
 from streamcal.maps.loop import PublishMap
+from streamcal.runtime.counts_desk import CountsDesk
 from streamcal.runtime.logs.base import Log
 from streamcal.serve.live import CommitRecorder, Readiness, SnapshotHolder
 
-__all__ = ["Pace", "Runtime"]
+__all__ = ["Pace", "Readers", "Runtime"]
 
 _POLL_S = 0.25
 """Longest wait for records; bounds how late a stop signal or a picture can be."""
@@ -40,6 +42,16 @@ class Pace:
         return True
 
 
+@dataclass(frozen=True, slots=True)
+class Readers:
+    """Where other threads find what the loop has to show: snapshots, commit times, readiness, counts on request."""
+
+    holder: SnapshotHolder = field(default_factory=SnapshotHolder)
+    commits: CommitRecorder = field(default_factory=CommitRecorder)
+    readiness: Readiness = field(default_factory=Readiness)
+    counts: CountsDesk = field(default_factory=CountsDesk)
+
+
 class Runtime:
     """Drives an engine over a log until stopped or until the log is finished.
 
@@ -48,8 +60,7 @@ class Runtime:
     engine : Engine
     source : Log
         Opened by `run`, closed by whoever made it.
-    holder, commits, readiness
-        Where readers find snapshots, commit times and readiness.
+    readers : Readers, optional
     commit_every_s, snapshot_every_s : float
     idle_timeout_s : float or None
         A caught-up partition silent for so long follows the others of its topic; None: never.
@@ -62,9 +73,7 @@ class Runtime:
         engine: Engine,
         source: Log,
         *,
-        holder: SnapshotHolder | None = None,
-        commits: CommitRecorder | None = None,
-        readiness: Readiness | None = None,
+        readers: Readers | None = None,
         commit_every_s: float = 1.0,
         snapshot_every_s: float = 1.0,
         idle_timeout_s: float | None = None,
@@ -72,9 +81,7 @@ class Runtime:
     ) -> None:
         self.engine = engine
         self._source = source
-        self._holder = holder or SnapshotHolder()
-        self._commits = commits or CommitRecorder()
-        self._readiness = readiness or Readiness()
+        self._readers = readers or Readers()
         self._commit_pace = Pace(commit_every_s)
         self._snapshot_pace = Pace(snapshot_every_s)
         self._idle_timeout_s = idle_timeout_s
@@ -84,19 +91,19 @@ class Runtime:
     def run(self, should_stop: Callable[[], bool] = lambda: False) -> None:
         """Work until `should_stop` or the end of the log; commits what was folded before returning."""
         self._adopt()
-        self._readiness.ready()
+        self._readers.readiness.ready()
         try:
             while not should_stop() and not self._source.finished:
                 self.step()
         finally:
-            self._readiness.not_ready("stopping")
+            self._readers.readiness.not_ready("stopping")
         self._commit()
         self.picture()
 
     def step(self) -> None:
         """One poll and what follows from it."""
-        self.engine.assign(self._source.partitions)
         poll = self._source.poll(_POLL_S)
+        self._assign()
         self._publish(self.engine.handle(poll.slices))
         for advance in poll.advances:
             self._publish(self.engine.advance_idle(advance.topic, advance.partition, advance.to_ms))
@@ -105,22 +112,30 @@ class Runtime:
         self._follow_idle()
         if self._after_poll is not None:
             self._after_poll()
+        self._readers.counts.answer(self.engine.published.counts)
         if self._commit_pace.due():
             self._commit()
         if self._snapshot_pace.due():
             self.picture()
 
+    def _assign(self) -> None:
+        """Join what is ours after the poll: it may have changed that, and its records belong to the new state."""
+        partitions = self._source.partitions
+        self.engine.assign(partitions)
+        self._heard = {log: at for log, at in self._heard.items() if log[1] in partitions}
+
     def picture(self) -> None:
         """Publish a snapshot to all readers."""
-        self._holder.publish(self.engine.snapshot(lag=self._source.lag()))
+        self._readers.holder.publish(self.engine.snapshot(lag=self._source.lag()))
 
     def _adopt(self) -> None:
         """Go on from the maps already published."""
-        published = self._source.open()
+        published = {name: documents for name, documents in self._source.open().items() if documents}
         for name, documents in published.items():
-            if "#" not in name and documents:
+            if "#" not in name:
                 self.engine.loop(self.engine.names.model(name)).adopt(documents)
-        self._publish(self.engine.handle([]))
+        # A map of day 0 is for models without any: a compacted topic would keep it in place of the newest.
+        self._publish([command for command in self.engine.handle([]) if command.key not in published])
 
     def _publish(self, commands: list[PublishMap]) -> None:
         for command in commands:
@@ -130,7 +145,7 @@ class Runtime:
     def _commit(self) -> None:
         started = time.monotonic()
         self._source.commit()
-        self._commits.observe(time.monotonic() - started)
+        self._readers.commits.observe(time.monotonic() - started)
 
     def _follow_idle(self) -> None:
         """Let idle partitions follow the lowest of their topic that is not."""
@@ -138,15 +153,11 @@ class Runtime:
             return
         now = time.monotonic()
         quiet = {
-            key
-            for key in self._source.caught_up()
-            if now - self._heard.setdefault(key, now) >= self._idle_timeout_s
+            key for key in self._source.caught_up() if now - self._heard.setdefault(key, now) >= self._idle_timeout_s
         }
         for topic, partition in quiet:
             others = [
-                self.engine.watermark(topic, other)
-                for other in self._source.partitions
-                if (topic, other) not in quiet
+                self.engine.watermark(topic, other) for other in self._source.partitions if (topic, other) not in quiet
             ]
             known = [value for value in others if value is not None]
             if known and len(known) == len(others):

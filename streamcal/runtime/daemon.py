@@ -1,0 +1,104 @@
+"""`streamcal run`: the monitor as a long-running member of a consumer group."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from types import FrameType
+from typing import Final
+
+import structlog
+
+from streamcal import __version__
+from streamcal.engine import Engine
+from streamcal.runtime.config import Config
+from streamcal.runtime.logging_setup import configure_logging, relay_client_warnings
+from streamcal.runtime.logs.kafka import KafkaLog
+from streamcal.runtime.loop import Readers, Runtime
+from streamcal.runtime.wiring import engine_settings
+from streamcal.serve.exporter import BuildInfo, Exporter, ProcessCollector
+from streamcal.serve.http import HttpServer
+from streamcal.serve.metrics import ExportSettings
+from streamcal.serve.routes import routes
+from streamcal.stats.layout import LAYOUT_ID
+
+__all__ = ["run"]
+
+_INSIST_S: Final = 2.0
+"""Signals later than this after the first mean it."""
+
+log = structlog.get_logger(__name__)
+
+
+def run(config: Config) -> None:
+    """Join, count, refit and serve until SIGTERM or SIGINT, then commit and return.
+
+    Parameters
+    ----------
+    config : Config
+        Loaded for Kafka.
+
+    Raises
+    ------
+    ServeError
+        The HTTP address is taken; the group is not joined then.
+    BrokerError
+        Kafka cannot be reached, lacks a topic, or refuses.
+    StreamcalError
+        A file named in the configuration cannot be read, or the state would pass its limits.
+    """
+    configure_logging(sys.stdout)
+    readers = Readers()
+    relay_client_warnings(lambda: readers.readiness.reason is None)
+    build = BuildInfo(__version__, LAYOUT_ID, config.hash())
+    process = ProcessCollector(build, readers.readiness, readers.commits)
+    exporter = Exporter(readers.holder, _export_settings(config), process)
+    engine = Engine(engine_settings(config), ())
+    source = KafkaLog(config)
+    table = routes(exporter, readers.readiness, readers.counts.ask)
+    server = HttpServer(table, config.serve.host, config.serve.port)
+    runtime = Runtime(
+        engine,
+        source,
+        readers=readers,
+        commit_every_s=config.kafka.commit_interval.ms / 1000,
+        idle_timeout_s=config.join.idle_timeout.ms / 1000,
+    )
+    with server, _stop_signals() as stopped, contextlib.closing(source):
+        log.info("serving", url=server.url, version=__version__)
+        runtime.run(stopped.is_set)
+    log.info("stopped")
+
+
+def _export_settings(config: Config) -> ExportSettings:
+    metrics = config.metrics
+    return ExportSettings(export=metrics.export, ece_bins=metrics.ece_bins, max_series=metrics.max_series)
+
+
+@contextlib.contextmanager
+def _stop_signals() -> Iterator[threading.Event]:
+    """An event that SIGTERM or SIGINT sets; one more, seconds later, ends the process as it would have without us."""
+    stopped = threading.Event()
+    before = {int(number): signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    first_at = [math.inf]
+
+    def stop(number: int, _: FrameType | None) -> None:
+        # Not the very next one: `timeout` and terminals signal the process and then its group.
+        if time.monotonic() > first_at[0] + _INSIST_S:
+            signal.signal(number, before[number])
+            signal.raise_signal(number)
+        first_at[0] = min(first_at[0], time.monotonic())
+        stopped.set()
+
+    for number in before:
+        signal.signal(number, stop)
+    try:
+        yield stopped
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,135 @@
+"""The Kafka log: both input topics as a member of a group, and the maps topic.
+
+The work is in the modules beside this one: `kafka_clients` (options, connecting), `kafka_topics` (checks at the start,
+maps published before) and `kafka_group` (assignment, offsets). Here they meet the `Log` interface.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from kafka.errors import KafkaError
+
+from streamcal.engine import Slice
+from streamcal.errors import BrokerError
+from streamcal.runtime.config import Config
+from streamcal.runtime.logs.base import Poll
+from streamcal.runtime.logs.kafka_clients import KafkaClients
+from streamcal.runtime.logs.kafka_group import GroupReader
+from streamcal.runtime.logs.kafka_topics import check_equal_counts, prepare_topics, read_maps
+
+__all__ = ["KafkaLog"]
+
+_CLOSE_S: Final = 5.0
+
+
+class KafkaLog:
+    """Reads two topics and publishes maps; see `Log`.
+
+    Guarantees: only what was folded in is committed; a partition number is joined only while both topics' partitions
+    are ours; nothing is skipped or repeated within one process, through broker restarts and rebalances.
+
+    Parameters
+    ----------
+    config : Config
+        With `kafka.bootstrap_servers` and `kafka.group_id`.
+
+    Raises
+    ------
+    ConfigError
+        A secret file cannot be read.
+    """
+
+    finished = False
+
+    def __init__(self, config: Config) -> None:
+        self._kafka = config.kafka
+        self._topics = config.topics
+        self._role = {config.topics.predictions: "predictions", config.topics.outcomes: "outcomes"}
+        self._clients = KafkaClients(config.kafka)
+        self._reader: GroupReader | None = None
+        self._producer: Any = None
+
+    def open(self) -> Mapping[str, Sequence[bytes]]:
+        """Connect, check the topics and join the group; returns the maps published before.
+
+        Raises
+        ------
+        BrokerError
+            No broker answers, a topic is missing, or the input topics cannot be joined.
+        """
+        prepare_topics(self._clients, self._topics)
+        documents = read_maps(self._clients, self._topics.maps)
+        self._producer = self._clients.producer()
+        start = self._kafka.start_from_ms
+        self._reader = GroupReader(
+            self._clients.group_consumer(),
+            (self._topics.predictions, self._topics.outcomes),
+            self._kafka.start_from if start is None else start,
+            check=lambda counts: check_equal_counts(self._topics, counts, self._clients.servers),
+            group_id=self._kafka.group_id or "",
+            where=self._clients.servers,
+        )
+        return documents
+
+    @property
+    def partitions(self) -> frozenset[int]:
+        """Partition numbers joined here at present."""
+        return self._opened().numbers
+
+    def poll(self, timeout_s: float) -> Poll:
+        """The next records, predictions first.
+
+        Raises
+        ------
+        BrokerError
+            Records that should follow are gone, or the broker refuses for good.
+        """
+        fetched = self._opened().poll(timeout_s)
+        slices = [Slice(self._role[part.topic], part.partition, records) for part, records in fetched.items()]
+        return Poll(sorted(slices, key=lambda piece: (piece.topic != "predictions", piece.partition)))
+
+    def caught_up(self) -> frozenset[tuple[str, int]]:
+        """Logs with nothing unread, as far as the broker has told."""
+        return frozenset((self._role[part.topic], part.partition) for part in self._opened().caught_up())
+
+    def lag(self) -> dict[tuple[str, int], int]:
+        """Unread records per log."""
+        return {(self._role[part.topic], part.partition): n for part, n in self._opened().lag().items()}
+
+    def publish(self, key: str, document: bytes) -> None:
+        """Append to the maps topic and wait until it is stored.
+
+        Raises
+        ------
+        BrokerError
+            It was not stored in time.
+        """
+        try:
+            self._producer.send(self._topics.maps, key=key.encode(), value=document).get()
+        except KafkaError as error:
+            hint = "check the broker and that this user may write there; the next start goes on from the last commit"
+            message = f"a map could not be written to topic {self._topics.maps!r}: {error}"
+            raise BrokerError(message, where=self._clients.servers, hint=hint) from error
+
+    def commit(self) -> None:
+        """Commit what was folded in.
+
+        Raises
+        ------
+        BrokerError
+            The broker refuses for good.
+        """
+        self._opened().commit()
+
+    def close(self) -> None:
+        """Leave the group and the broker."""
+        if self._reader is not None:
+            self._reader.close()
+        if self._producer is not None:
+            self._producer.close(timeout=_CLOSE_S)
+
+    def _opened(self) -> GroupReader:
+        assert self._reader is not None, "open() comes first"
+        return self._reader

@@ -1,0 +1,139 @@
+"""Kafka clients as every part of the daemon needs them: options that keep counts exact, errors a person can act on."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterator
+from typing import Any, Final
+
+from kafka import KafkaConsumer, KafkaProducer
+from kafka.admin import KafkaAdminClient
+from kafka.coordinator.assignors.range import RangePartitionAssignor
+from kafka.errors import KafkaError
+
+from streamcal.errors import BrokerError
+from streamcal.runtime.config_kafka import Kafka
+
+__all__ = ["CONNECT_S", "KafkaClients", "admin_timeout_ms"]
+
+CONNECT_S: Final = 12.0
+"""Longest wait for a first answer of any broker: a wrong address is known in well under 15 s."""
+
+admin_timeout_ms: Final = 10_000
+"""Longest wait for one answer to a question asked while starting or settling."""
+
+_TUNED: Final[dict[str, Any]] = {
+    # Measured on 150-byte records: fewer, larger polls keep the columns long; beyond 20,000 nothing is gained.
+    "max_poll_records": 20_000,
+    "max_partition_fetch_bytes": 4 * 1024 * 1024,
+    "fetch_max_bytes": 32 * 1024 * 1024,
+    # The default of 30 s would let a broker be back for half a minute before anyone notices.
+    "reconnect_backoff_max_ms": 2_000,
+    # The client's own statistics are read by nobody here.
+    "metrics_enabled": False,
+}
+
+_GROUP: Final[dict[str, Any]] = {
+    "enable_auto_commit": False,
+    "auto_offset_reset": "none",  # a silent reset loses or repeats records
+    "isolation_level": "read_committed",
+    "allow_auto_create_topics": False,
+    # The only strategy of the client that gives one member the same partition number of both topics.
+    "partition_assignment_strategy": [RangePartitionAssignor],
+}
+
+_MAPS: Final[dict[str, Any]] = {
+    "group_id": None,
+    "enable_auto_commit": False,
+    "auto_offset_reset": "earliest",
+    "isolation_level": "read_committed",
+    "allow_auto_create_topics": False,
+    "metrics_enabled": False,
+}
+
+_PRODUCER: Final[dict[str, Any]] = {
+    "acks": "all",
+    "enable_idempotence": True,
+    "allow_auto_create_topics": False,
+    "delivery_timeout_ms": 60_000,  # long enough for a broker to restart, short enough to stop in order
+    "reconnect_backoff_max_ms": 2_000,
+    "metrics_enabled": False,
+}
+
+
+class KafkaClients:
+    """Makes clients of one cluster; each is closed by who asked for it.
+
+    Parameters
+    ----------
+    kafka : Kafka
+        The section of the configuration.
+
+    Raises
+    ------
+    ConfigError
+        A secret file cannot be read.
+    """
+
+    def __init__(self, kafka: Kafka) -> None:
+        assert kafka.bootstrap_servers is not None, "checked when the configuration is loaded"
+        self.servers = ", ".join(kafka.bootstrap_servers)
+        self.group_id = kafka.group_id
+        self._kafka = kafka
+        self._shared: dict[str, Any] = {
+            "bootstrap_servers": list(kafka.bootstrap_servers),
+            "client_id": kafka.client_id,
+            "bootstrap_timeout_ms": int(CONNECT_S * 1000),
+            **kafka.security.client_options(),
+        }
+
+    def group_consumer(self) -> Any:
+        """A member of the consumer group, not yet subscribed; raises BrokerError."""
+        identity = {"group_id": self._kafka.group_id, "group_instance_id": self._kafka.group_instance_id}
+        return self._connect(KafkaConsumer, {**_TUNED, **self._kafka.consumer, **identity, **_GROUP})
+
+    def maps_consumer(self) -> Any:
+        """A consumer without a group; raises BrokerError."""
+        return self._connect(KafkaConsumer, {"reconnect_backoff_max_ms": 2_000, **_MAPS})
+
+    def producer(self) -> Any:
+        """A producer whose records are stored once or reported; raises BrokerError."""
+        fixed = {key: _PRODUCER[key] for key in ("acks", "enable_idempotence", "allow_auto_create_topics")}
+        return self._connect(KafkaProducer, {**_PRODUCER, **self._kafka.producer, **fixed})
+
+    def admin(self) -> Any:
+        """An administrator of topics; raises BrokerError."""
+        return self._connect(KafkaAdminClient, {"request_timeout_ms": admin_timeout_ms})
+
+    def _connect(self, client: Any, options: dict[str, Any]) -> Any:
+        with _last_words() as said:
+            try:
+                return client(**self._shared, **options)
+            except (KafkaError, OSError, ValueError) as error:
+                # The client's time-out does not say what failed; its log does.
+                reason = said[-1] if said else str(error)
+                message = f"no broker answers within {CONNECT_S:.0f} s: {reason}"
+                hint = "check kafka.bootstrap_servers, the network, and kafka.security"
+                raise BrokerError(message, where=self.servers, hint=hint) from error
+
+
+@contextlib.contextmanager
+def _last_words() -> Iterator[list[str]]:
+    """Collect what the client logs as going wrong while it connects."""
+    said: list[str] = []
+
+    class Collector(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if "failed" in record.msg and "Bootstrap failed" not in record.msg:
+                said.append(record.getMessage().split(" (backoff", 1)[0])
+
+    logger, collector = logging.getLogger("kafka.net.manager"), Collector(logging.WARNING)
+    level = logger.level
+    logger.addHandler(collector)
+    logger.setLevel(logging.WARNING)
+    try:
+        yield said
+    finally:
+        logger.removeHandler(collector)
+        logger.setLevel(level)
