@@ -30,7 +30,7 @@ def run_command(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code."""
     try:
         # Here, so that an interrupt while modules load ends as quietly as any other.
-        from streamcal.cli.app import command  # noqa: PLC0415
+        from streamcal.cli.app import command
 
         code = _exit_code(command, arguments)
         sys.stdout.flush()

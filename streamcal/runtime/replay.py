@@ -17,10 +17,11 @@ from streamcal.runtime.config import Config
 from streamcal.runtime.history import HistoryRecorder
 from streamcal.runtime.logs.base import LogRecord
 from streamcal.runtime.logs.files import EventsFile, FilePair, FilesLog, LogExtent
-from streamcal.runtime.logs.lines import file_sha256
+from streamcal.runtime.logs.lines import count_lines, file_sha256
 from streamcal.runtime.loop import Runtime
 from streamcal.runtime.wiring import engine_settings
 from streamcal.serve.report import ModelReport, ReplayResult, figure_dict
+from streamcal.serve.table import Progress
 from streamcal.settings import EngineSettings
 from streamcal.snapshot import WindowFigures
 from streamcal.stats.aggregate import EVERYTHING
@@ -62,8 +63,17 @@ class ReplayOptions:
         return [path for path in (self.predictions, self.outcomes, self.events) if path is not None]
 
 
-def replay(config: Config, options: ReplayOptions, *, on_progress: Callable[[Engine], None] | None = None) -> ReplayResult:
+def replay(
+    config: Config, options: ReplayOptions, *, on_progress: Callable[[Progress], None] | None = None
+) -> ReplayResult:
     """Run the events through the engine and sum up.
+
+    Parameters
+    ----------
+    config : Config
+    options : ReplayOptions
+    on_progress : callable, optional
+        Called after each block of records, and once before the first.
 
     Raises
     ------
@@ -74,7 +84,7 @@ def replay(config: Config, options: ReplayOptions, *, on_progress: Callable[[Eng
     settings = engine_settings(
         config, keep_everything=True, period=options.by, apply_maps=options.apply, shadow=not options.apply
     )
-    source, extents = _source(options, settings)
+    source, extents, total = _source(options, settings)
     history = HistoryRecorder(ece_bins=settings.ece_bins, min_count=settings.min_count)
     engine = Engine(settings, source.partitions, on_history=history.record)
     history.attach(engine)
@@ -82,9 +92,15 @@ def replay(config: Config, options: ReplayOptions, *, on_progress: Callable[[Eng
 
     def after_poll() -> None:
         follow.step()
-        if on_progress is not None:
-            on_progress(engine)
+        tell()
 
+    def tell() -> None:
+        if on_progress is not None:
+            on_progress(
+                Progress(sum(engine.records_read(*log) for log in engine.logs), total, _day(engine.event_time_ms))
+            )
+
+    tell()
     Runtime(engine, source, snapshot_every_s=float("inf"), commit_every_s=float("inf"), after_poll=after_poll).run()
     # History ends with the input: draining moves neither event time nor windows.
     if options.drain:
@@ -92,20 +108,30 @@ def replay(config: Config, options: ReplayOptions, *, on_progress: Callable[[Eng
     return _result(config, options, engine, history, inputs)
 
 
-def _source(options: ReplayOptions, settings: EngineSettings) -> tuple[FilesLog, Mapping[tuple[str, int], LogExtent]]:
+def _source(
+    options: ReplayOptions, settings: EngineSettings
+) -> tuple[FilesLog, Mapping[tuple[str, int], LogExtent], int]:
+    """The log, how much of the file is each partition's (of one file with both topics), and records in all."""
     if options.events is not None:
         events = EventsFile(options.events)
         extents = events.extents()
-        return FilesLog(frozenset(partition for _, partition in extents) or frozenset((0,)), events.polls()), extents
-    assert options.predictions is not None and options.outcomes is not None
+        partitions = frozenset(partition for _, partition in extents) or frozenset((0,))
+        return FilesLog(partitions, events.polls()), extents, sum(extent.records for extent in extents.values())
+    assert options.predictions is not None
+    assert options.outcomes is not None
+    total = sum(count_lines(path) for path in options.paths)
     pair = FilePair(options.predictions, options.outcomes, _clock(settings))
-    return FilesLog(frozenset((0,)), pair.polls()), {}
+    return FilesLog(frozenset((0,)), pair.polls()), {}, total
+
+
+def _day(time_ms: int | None) -> str:
+    return "" if time_ms is None else str(np.datetime64(time_ms, "ms").astype("datetime64[D]"))
 
 
 def _clock(settings: EngineSettings) -> Callable[[str, Sequence[LogRecord]], NDArray[np.int64]]:
     """Event times of records, by decoders of their own so that nothing is interned for the engine."""
     names = Names(settings.dimensions)
-    decoders = {
+    decoders: dict[str, PredictionDecoder | OutcomeDecoder] = {
         "predictions": PredictionDecoder(settings.prediction_fields, names, **settings.prediction_limits()),
         "outcomes": OutcomeDecoder(settings.outcome_fields, names, **settings.outcome_limits()),
     }

@@ -9,10 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from streamcal.engine import Slice
 from streamcal.runtime.logs.base import LogRecord, Poll
 from streamcal.stream.events import TOPICS
+from streamcal.transform.source import MapUpdate
 
-__all__ = ["MemoryBroker", "MemoryLog", "MemoryProducer"]
-
-MAPS = "maps"
+__all__ = ["MemoryBroker", "MemoryLog", "MemoryMaps", "MemoryProducer"]
 
 
 class MemoryBroker:
@@ -83,9 +82,10 @@ class MemoryBroker:
             self._maps.append((key, document))
             self._changed.notify_all()
 
-    def maps_from(self, position: int) -> list[tuple[str, bytes]]:
-        """Entries of the maps topic from `position` on."""
+    def maps_from(self, position: int, timeout_s: float = 0.0) -> list[tuple[str, bytes]]:
+        """Entries of the maps topic from `position` on, waiting for the first."""
         with self._changed:
+            self._changed.wait_for(lambda: self._closed or len(self._maps) > position, timeout_s)
             return self._maps[position:]
 
     def close(self) -> None:
@@ -116,6 +116,33 @@ class MemoryProducer:
     ) -> None:
         """Append one record."""
         self._broker.send(topic, value, key, headers=headers or (), timestamp=timestamp_ms)
+
+
+class MemoryMaps:
+    """The maps topic of a `MemoryBroker` for a transformer; a `MapSource`."""
+
+    def __init__(self, broker: MemoryBroker) -> None:
+        self._broker = broker
+        self._position = 0
+        self._interrupted = False
+
+    @property
+    def caught_up(self) -> bool:
+        """Whether everything published so far has been polled."""
+        return not self._broker.maps_from(self._position)
+
+    def poll(self, timeout_s: float) -> Sequence[MapUpdate]:
+        """What was published since the last poll."""
+        found = self._broker.maps_from(self._position, 0.0 if self._interrupted else timeout_s)
+        self._position += len(found)
+        return [MapUpdate(key, document) for key, document in found]
+
+    def interrupt(self) -> None:
+        """Wait no more; a `poll` under way ends by its own time."""
+        self._interrupted = True
+
+    def close(self) -> None:
+        """Nothing to release."""
 
 
 class MemoryLog:
