@@ -9,6 +9,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from streamcal.stats.catalogue import CATALOGUE
+
 __all__ = ["BIN_FIGURES", "CORE", "FIGURES", "MODEL_COUNTERS", "TOTAL_COUNTERS", "ExportSettings", "Named"]
 
 
@@ -19,41 +21,14 @@ class Named(NamedTuple):
     says: str
 
 
-_SLOPE: Final = "p = sigmoid(slope * logit(score) + intercept)"
-
-FIGURES: Final[dict[str, Named]] = {
-    "n": Named("streamcal_labelled_predictions", "Labelled predictions in the window."),
-    "positives": Named("streamcal_positive_outcomes", "Labelled predictions with a positive outcome."),
-    "mean_score": Named("streamcal_mean_score", "Mean score of the labelled predictions."),
-    "base_rate": Named("streamcal_base_rate", "Share of positive outcomes."),
-    "ece": Named("streamcal_ece", "Expected calibration error; scheme and bins in streamcal_ece_info."),
-    "ece_noise_floor": Named("streamcal_ece_noise_floor", "ECE expected of a calibrated score at this sample size."),
-    "ece_z": Named("streamcal_ece_z", "Standard deviations of the ECE above its noise floor."),
-    "ece_equal_mass": Named("streamcal_ece_equal_mass", "Expected calibration error over bins of equal mass."),
-    "l2_debiased": Named("streamcal_l2_debiased", "L2 calibration error, debiased for the sample size."),
-    "ecce": Named("streamcal_ecce", "Range of the cumulative difference between outcomes and scores."),
-    "ecce_sigma": Named("streamcal_ecce_sigma", "ECCE over its standard deviation under calibration."),
-    "mce": Named("streamcal_mce", "Largest calibration error of a bin."),
-    "platt_slope": Named("streamcal_platt_slope", f"Calibration slope, {_SLOPE}; below 1 is over-confident."),
-    "platt_slope_se": Named("streamcal_platt_slope_stderr", "Standard error of the calibration slope."),
-    "platt_intercept": Named("streamcal_platt_intercept", f"Calibration intercept, {_SLOPE}."),
-    "platt_intercept_se": Named("streamcal_platt_intercept_stderr", "Standard error of the calibration intercept."),
-    "offset_intercept": Named("streamcal_offset_intercept", "Calibration intercept with the slope held at 1."),
-    "ratio": Named("streamcal_predicted_to_observed_ratio", "Sum of scores over sum of labels."),
-    "brier": Named("streamcal_brier", "Mean squared difference between score and label."),
-    "log_loss": Named("streamcal_log_loss", "Mean log loss in nats."),
-    "normalized_entropy": Named("streamcal_normalized_entropy", "Log loss over that of the base rate."),
-    "spiegelhalter_z": Named("streamcal_spiegelhalter_z", "Spiegelhalter's z of the Brier score."),
-    "effective_n": Named("streamcal_effective_n", "Kish's effective number of labelled predictions."),
-    "phi": Named("streamcal_phi", "Over-dispersion of the outcomes; errors are scaled by its root."),
-}
+FIGURES: Final[dict[str, Named]] = {key: Named(spec.metric, spec.says) for key, spec in CATALOGUE.items()}
 """Report key to metric, in the order exported."""
 
 CORE: Final = ("n", "positives", "ece", "ece_z", "platt_slope", "platt_slope_se", "ratio", "log_loss")
 """What an alert or a first dashboard needs: size, error, direction, and for both errors how sure they are.
 
 1,000 segments in two windows and over everything read are up to 48,000 series of these, under the default
-`max_series`; all figures would be three times as many.
+`max_series`; all figures would be four times as many.
 """
 
 BIN_FIGURES: Final[dict[str, Named]] = {

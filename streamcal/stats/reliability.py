@@ -16,7 +16,7 @@ _Z: Final = 1.959963984540054
 """Normal quantile of a two-sided 95 % interval."""
 
 
-def reliability(counts: NDArray[np.int64], *, ece_bins: int = 10) -> list[dict[str, Any]]:
+def reliability(counts: NDArray[np.int64], *, ece_bins: int = 10, phi: float = 1.0) -> list[dict[str, Any]]:
     """Tabulate mean score and observed rate of each bin (lo, hi].
 
     Parameters
@@ -24,6 +24,8 @@ def reliability(counts: NDArray[np.int64], *, ece_bins: int = 10) -> list[dict[s
     counts : int64[284, 9] or int64[284, 23]
     ece_bins : int
         Number of equal-width bins.
+    phi : float
+        Over-dispersion of the outcomes; an interval widens as if the bin held n / phi rows.
 
     Returns
     -------
@@ -36,7 +38,7 @@ def reliability(counts: NDArray[np.int64], *, ece_bins: int = 10) -> list[dict[s
     Raises
     ------
     ValueError
-        If `ece_bins` does not fit the layout, or `counts` has another shape.
+        If `ece_bins` does not fit the layout, `counts` has another shape, or `phi` is not positive.
 
     Examples
     --------
@@ -48,24 +50,28 @@ def reliability(counts: NDArray[np.int64], *, ece_bins: int = 10) -> list[dict[s
     >>> row["n"], row["positives"], round(row["mean_score"], 9), row["observed_rate"]
     (4, 1, 0.3, 0.25)
     """
+    if not phi > 0:
+        raise ValueError(f"phi is {phi}, must be positive")
     starts = coarse_starts(ece_bins)
     sums = score_sums(counts[None])
     columns = (sums.rows, sums.row_positives, sums.weight, sums.positive, sums.score, sums.square_weight)
     grouped = zip(*(np.add.reduceat(column[0], starts).tolist() for column in columns), strict=True)
-    return [_row(j, ece_bins, *values) for j, values in enumerate(grouped)]
+    return [
+        {"lo": j / ece_bins, "hi": (j + 1) / ece_bins, "n": int(rows), "positives": int(positives)}
+        | _rates(phi, rows, *rest)
+        for j, (rows, positives, *rest) in enumerate(grouped)
+    ]
 
 
-def _row(
-    j: int, k: int, rows: float, row_positives: float, weight: float, positive: float, score: float, square: float
-) -> dict[str, Any]:
-    row: dict[str, Any] = {"lo": j / k, "hi": (j + 1) / k, "n": int(rows), "positives": int(row_positives)}
-    if weight > 0:
-        rate = positive / weight
-        # The squares of tiny weights can round to nothing; they are then worth no more than their rows.
-        effective = weight * weight / square if square > 0 else rows
-        low, high = _wilson(rate, effective)
-        row |= {"mean_score": score / weight, "observed_rate": rate, "observed_low": low, "observed_high": high}
-    return row
+def _rates(phi: float, rows: float, weight: float, positive: float, score: float, square: float) -> dict[str, float]:
+    """Mean score, observed rate and its interval; nothing without weight."""
+    if not weight > 0:
+        return {}
+    rate = positive / weight
+    # The squares of tiny weights can round to nothing; they are then worth no more than their rows.
+    effective = weight * weight / square if square > 0 else rows
+    low, high = _wilson(rate, effective / phi)
+    return {"mean_score": score / weight, "observed_rate": rate, "observed_low": low, "observed_high": high}
 
 
 def _wilson(rate: float, n: float) -> tuple[float, float]:

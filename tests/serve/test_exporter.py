@@ -36,12 +36,15 @@ FIGURE_METRICS = {
     "n": "streamcal_labelled_predictions", "positives": "streamcal_positive_outcomes",
     "ratio": "streamcal_predicted_to_observed_ratio", "platt_slope_se": "streamcal_platt_slope_stderr",
     "platt_intercept_se": "streamcal_platt_intercept_stderr",
+    "offset_intercept_se": "streamcal_offset_intercept_stderr",
 } | {
     name: f"streamcal_{name}"
     for name in (
         "mean_score", "base_rate", "ece", "ece_noise_floor", "ece_z", "ece_equal_mass", "l2_debiased", "ecce",
         "ecce_sigma", "mce", "platt_slope", "platt_intercept", "offset_intercept", "brier", "log_loss",
         "normalized_entropy", "spiegelhalter_z", "effective_n", "phi",
+        "l2_debiased_signed", "smooth_ece", "ecce_p_value",
+        "brier_reliability", "brier_resolution", "brier_uncertainty",
     )
 }  # fmt: skip
 

@@ -29,6 +29,20 @@ def test_intervals_are_wilsons() -> None:
         assert (row["observed_low"], row["observed_high"]) == pytest.approx((low, high), abs=1e-12)
 
 
+@pytest.mark.parametrize("phi", [1.0, 2.5, 9.0])
+def test_over_dispersion_widens_intervals_as_fewer_rows_would(phi: float) -> None:
+    rows = oracle_rows()
+    for row in reliability(tally(rows.p, rows.y), phi=phi):
+        effective = row["n"] / phi
+        low, high = proportion_confint(effective * row["observed_rate"], effective, alpha=0.05, method="wilson")
+        assert (row["observed_low"], row["observed_high"]) == pytest.approx((low, high), abs=1e-12)
+
+
+def test_a_phi_that_is_none_is_refused() -> None:
+    with pytest.raises(ValueError, match="phi"):
+        reliability(np.zeros((284, 9), dtype=np.int64), phi=0.0)
+
+
 def test_one_row_has_a_wide_interval_within_zero_and_one() -> None:
     (row,) = (row for row in reliability(tally([0.35], [1]), ece_bins=10) if row["n"])
     assert row["observed_rate"] == 1.0
