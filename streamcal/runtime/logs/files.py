@@ -157,7 +157,7 @@ class LogExtent(NamedTuple):
 class _Line(msgspec.Struct, forbid_unknown_fields=True):
     topic: str
     partition: int = 0
-    value: msgspec.Raw | None = None
+    value: msgspec.Raw = msgspec.Raw(b"null")  # not in a union with None, which would refuse every object
     value_base64: str | None = None
     key: str | None = None
     headers: dict[str, str] | list[tuple[str, str]] | None = None
@@ -240,7 +240,7 @@ def _record(line: _Line) -> LogRecord:
     value: bytes | None = None
     if line.value_base64 is not None:
         value = base64.b64decode(line.value_base64)
-    elif line.value is not None and bytes(line.value) != b"null":
+    elif bytes(line.value) != b"null":
         value = bytes(line.value)
     pairs = line.headers.items() if isinstance(line.headers, dict) else line.headers or ()
     return LogRecord(
