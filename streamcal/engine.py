@@ -23,6 +23,7 @@ from streamcal.snapshot import Snapshot
 from streamcal.stats.aggregate import Aggregate
 from streamcal.stats.layout import SCORE_CLIP
 from streamcal.stats.series import SeriesTable
+from streamcal.stream.changes import RowChanges
 from streamcal.stream.codec import OutcomeDecoder, PredictionDecoder
 from streamcal.stream.events import TOPICS, Names, OutcomeBatch, PredictionBatch, Record
 from streamcal.stream.join import JoinTask, ModelRules
@@ -274,8 +275,8 @@ class Engine:
 
     def _fold(self, task: JoinTask) -> None:
         changes = task.take_changes()
-        if changes is not None:
-            self.aggregate.fold(changes)
+        if changes:
+            self.aggregate.fold(RowChanges.concatenate(changes))
 
     def _tick(self) -> None:
         """Let event time move to the lowest watermark, through every moment on the way."""

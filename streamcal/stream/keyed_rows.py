@@ -4,21 +4,22 @@ Theory of operation
 -------------------
 Rows live in parallel numpy columns (no Python object per row). An open-addressing index of row numbers,
 probed linearly, leads from an id to the *head* of its chain; rows of one id are linked by `next`. All
-operations take whole batches and loop only over probe depth and chain length, both small. Freed rows are
-reused; the index forgets them by a tombstone and is rebuilt when tombstones crowd it.
+operations take whole batches. `find` loops over probe depth, `chains` over chain length; `add` and `remove` do not:
+chains are linked both ways, so that one id repeated a million times costs no more than a million ids. Freed rows
+are reused; the index forgets them by a tombstone and is rebuilt when tombstones crowd it.
 
-What may go out of step: nothing between calls. Within `add`, the ids of one call must be distinct; the
-caller splits repeated ids into rounds (`occurrence_rounds`).
+What may go out of step: nothing between calls. The table never shrinks: it stays as large as it once had to be.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-__all__ = ["NO_ROW", "KeyedRows", "occurrence_rounds"]
+__all__ = ["NO_ROW", "KeyedRows", "first_of_each"]
 
 NO_ROW = -1
 _EMPTY = -1
@@ -49,12 +50,13 @@ class KeyedRows:
     """
 
     def __init__(self, columns: Mapping[str, DTypeLike]) -> None:
-        self.columns: dict[str, NDArray[np.generic]] = {
+        self.columns: dict[str, NDArray[Any]] = {
             name: np.zeros(_FIRST_ROWS, dtype=dtype) for name, dtype in columns.items()
         }
         self._hi: Hash = np.zeros(_FIRST_ROWS, dtype=np.uint64)
         self._lo: Hash = np.zeros(_FIRST_ROWS, dtype=np.uint64)
         self._next: Rows = np.full(_FIRST_ROWS, NO_ROW, dtype=np.int32)
+        self._prev: Rows = np.full(_FIRST_ROWS, NO_ROW, dtype=np.int32)
         self._dead: NDArray[np.bool_] = np.ones(_FIRST_ROWS, dtype=np.bool_)
         self._free: Rows = np.arange(_FIRST_ROWS - 1, -1, -1, dtype=np.int32)
         self._free_count = _FIRST_ROWS
@@ -68,7 +70,7 @@ class KeyedRows:
     @property
     def nbytes(self) -> int:
         """Bytes of all columns, the index and the free list."""
-        own = (self._hi, self._lo, self._next, self._dead, self._free, self._index)
+        own = (self._hi, self._lo, self._next, self._prev, self._dead, self._free, self._index)
         return sum(a.nbytes for a in own) + sum(a.nbytes for a in self.columns.values())
 
     def find(self, hi: Hash, lo: Hash) -> Rows:
@@ -106,17 +108,23 @@ class KeyedRows:
         order = np.argsort(all_owners, kind="stable")
         return all_owners[order], np.concatenate(rows)[order]
 
+    def live(self) -> Rows:
+        """All rows in use, ascending."""
+        return np.flatnonzero(~self._dead).astype(np.int32)
+
     def add(self, hi: Hash, lo: Hash, heads: Rows) -> Rows:
         """Add one row per id and return the row numbers.
 
         Parameters
         ----------
         hi, lo : uint64 arrays, shape (n,)
-            Distinct ids.
+            Ids; they may repeat.
         heads : int32 array, shape (n,)
             What `find` returned for them in the present state.
         """
         count = len(hi)
+        if not count:
+            return np.empty(0, dtype=np.int32)
         if self._free_count < count:
             self._grow(count)
         self._free_count -= count
@@ -125,34 +133,65 @@ class KeyedRows:
         self._lo[rows] = lo
         self._dead[rows] = False
         self._live += count
-        chained = heads >= 0
-        behind = heads[chained]
-        self._next[rows] = NO_ROW
-        # A new row goes second in its chain: the head, and so the index, stays as it is.
-        self._next[rows[chained]] = self._next[behind]
-        self._next[behind] = rows[chained]
-        fresh = rows[~chained]
-        if self._used_places + len(fresh) > _MAX_LOAD * len(self._index):
-            self._rebuild(len(fresh))
-        self._used_places += len(fresh)
-        self._place(fresh)
+        self._link(rows, heads)
         return rows
 
     def remove(self, rows: Rows) -> None:
         """Forget `rows` (distinct, live)."""
         if not len(rows):
             return
-        heads, places = self._probe(self._hi[rows], self._lo[rows])
+        heads = rows[self._prev[rows] < 0]
         self._dead[rows] = True
-        alone = (heads == rows) & (self._next[rows] < 0)
-        self._index[places[alone]] = _TOMBSTONE
-        if not alone.all():
-            self._unlink(np.unique(places[~alone]))
-        if self._free_count + len(rows) > len(self._free):
-            self._free = np.concatenate([self._free, np.empty(len(rows), dtype=np.int32)])
+        after, before = self._past_dead(self._next, rows), self._past_dead(self._prev, rows)
+        linked = before >= 0
+        self._next[before[linked]] = after[linked]
+        linked = after >= 0
+        self._prev[after[linked]] = before[linked]
+        _, places = self._probe(self._hi[heads], self._lo[heads])
+        after = self._next[heads]
+        self._index[places] = np.where(after >= 0, after, _TOMBSTONE)
         self._free[self._free_count : self._free_count + len(rows)] = rows
         self._free_count += len(rows)
         self._live -= len(rows)
+
+    def _link(self, rows: Rows, heads: Rows) -> None:
+        """Chain new rows: those of one id in order, second in the chain of its head or as a new chain.
+
+        A head stays what it is, and so does the index.
+        """
+        order, opens = _by_id(self._hi[rows], self._lo[rows])
+        ordered = rows[order]
+        self._next[ordered[:-1]] = ordered[1:]
+        self._prev[ordered[1:]] = ordered[:-1]
+        first, last = ordered[opens], ordered[np.append(opens[1:], len(rows)) - 1]
+        head = heads[order[opens]]
+        fresh = head < 0
+        self._prev[first[fresh]] = NO_ROW
+        self._next[last[fresh]] = NO_ROW
+        first_behind, last_behind, head = first[~fresh], last[~fresh], head[~fresh]
+        after = self._next[head]
+        self._next[head], self._prev[first_behind] = first_behind, head
+        self._next[last_behind] = after
+        self._prev[after[after >= 0]] = last_behind[after >= 0]
+        self._enter(first[fresh])
+
+    def _enter(self, heads: Rows) -> None:
+        """Index the heads of new chains."""
+        if self._used_places + len(heads) > _MAX_LOAD * len(self._index):
+            self._rebuild(len(heads))
+        self._used_places += len(heads)
+        self._place(heads)
+
+    def _past_dead(self, link: Rows, rows: Rows) -> Rows:
+        """First live row (or `NO_ROW`) from each of the dead `rows` along `link`.
+
+        The links of the dead are moved on along the way, so a run of k dead rows takes log2(k) rounds.
+        """
+        at: Rows = link[rows]
+        while (skip := (at >= 0) & self._dead[at]).any():
+            at[skip] = link[at[skip]]
+            link[rows] = at
+        return at
 
     def _probe(self, hi: Hash, lo: Hash) -> tuple[Rows, NDArray[np.int64]]:
         """Head rows and their index places (-1 where unknown)."""
@@ -184,20 +223,6 @@ class KeyedRows:
             rows = rows[lost]
             place = (place[lost] + 1) & mask
 
-    def _unlink(self, places: NDArray[np.int64]) -> None:
-        """Take dead rows out of the chains that start at `places`."""
-        head = self._index[places]
-        while (skip := (head >= 0) & self._dead[head]).any():
-            head[skip] = self._next[head[skip]]
-        self._index[places] = np.where(head >= 0, head, _TOMBSTONE)
-        row = head[head >= 0]
-        while row.size:
-            after = self._next[row]
-            while (skip := (after >= 0) & self._dead[after]).any():
-                after[skip] = self._next[after[skip]]
-            self._next[row] = after
-            row = after[after >= 0]
-
     def _grow(self, count: int) -> None:
         old = len(self._hi)
         size = max(int(old * _GROWTH), old + count)
@@ -207,6 +232,7 @@ class KeyedRows:
         self._hi = np.concatenate([self._hi, np.zeros(extra, dtype=np.uint64)])
         self._lo = np.concatenate([self._lo, np.zeros(extra, dtype=np.uint64)])
         self._next = np.concatenate([self._next, np.full(extra, NO_ROW, dtype=np.int32)])
+        self._prev = np.concatenate([self._prev, np.full(extra, NO_ROW, dtype=np.int32)])
         self._dead = np.concatenate([self._dead, np.ones(extra, dtype=np.bool_)])
         free = np.empty(size, dtype=np.int32)
         free[:extra] = np.arange(size - 1, old - 1, -1, dtype=np.int32)
@@ -225,27 +251,25 @@ class KeyedRows:
         self._place(heads)
 
 
-def occurrence_rounds(key: NDArray[np.uint64] | Rows) -> Iterator[NDArray[np.int64]]:
-    """Split row numbers into rounds: the k-th round has the k-th occurrence of every key.
+def first_of_each(key: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    """Whether each entry is the first of its value.
 
-    Within a round keys are distinct and rows ascend, so a round can be applied at once while each key
-    still sees its rows in log order.
-
-    >>> [r.tolist() for r in occurrence_rounds(np.array([7, 8, 7, 7], dtype=np.uint64))]
-    [[0, 1], [2], [3]]
+    >>> first_of_each(np.array([7, 8, 7, 7], dtype=np.uint64)).tolist()
+    [True, True, False, False]
     """
-    if not len(key):
-        return
     order = np.argsort(key, kind="stable")
     ordered = key[order]
-    first = np.empty(len(key), dtype=np.bool_)
-    first[0] = True
-    np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
-    if first.all():
-        yield np.arange(len(key))
-        return
-    position = np.arange(len(key))
-    rank = np.empty(len(key), dtype=np.int64)
-    rank[order] = position - np.maximum.accumulate(np.where(first, position, 0))
-    by_rank = np.argsort(rank, kind="stable")
-    yield from np.split(by_rank, np.flatnonzero(np.diff(rank[by_rank])) + 1)
+    first = np.ones(len(key), dtype=np.bool_)
+    first[order[1:]] = ordered[1:] != ordered[:-1]
+    return first
+
+
+def _by_id(hi: Hash, lo: Hash) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """An order that brings equal ids together, each in its given order, and where in it a new id begins."""
+    order = np.argsort(lo, kind="stable")
+    same = lo[order[1:]] == lo[order[:-1]]
+    if same.any():
+        if (same & (hi[order[1:]] != hi[order[:-1]])).any():  # half a hash in common: once in a universe's lifetime
+            order = np.lexsort((hi, lo))
+        same = (lo[order[1:]] == lo[order[:-1]]) & (hi[order[1:]] == hi[order[:-1]])
+    return order, np.flatnonzero(np.append(True, ~same))

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from recount import COUNTERS, recount
 from recount_events import Event, Rules
-from strategies import CUTS, LogPair, batchings, interleavings, log_pairs, shuffled_within, split
+from strategies import CUTS, EPOCH_MS, LogPair, batchings, interleavings, log_pairs, shuffled_within, split
 
 from streamcal.engine import Engine, Slice
 from streamcal.maps.loop import LoopSettings
@@ -209,3 +209,18 @@ def test_a_window_is_the_sum_of_the_panes_it_covers_and_an_emptied_one_is_zero(d
     engine.aggregate.advance(engine.event_time_ms + 1000 * rules.pane_ms)
     assert not engine.aggregate.totals("w").any()
     assert window.shape[1] == width
+
+
+def test_one_id_in_every_record_equals_the_recount() -> None:
+    """A field that names no prediction taken for the id: nothing may be walked once per record."""
+    rules = Rules(horizon_ms=5_000, skew_ms=100, out_of_order_ms=50)
+    rng = np.random.default_rng(11)
+    events: list[Event] = []
+    for i in range(12_000):
+        t = EPOCH_MS + i + int(rng.integers(0, 40))
+        model = f"m{i % 3}"
+        events.append(("p", 0, {"id": "a", "ts": t, "score": 0.3, "model": model}, None))
+        events.append(("o", 0, {"id": "a", "ts": t + int(rng.integers(-150, 6_000)), "label": int(rng.integers(2))}, None))
+    engine = folded(rules, events, [20_000])
+    assert engine.tally.total()["revised_outcome"] > 10
+    assert_equals_recount(engine, events, rules, drain=False)
