@@ -1,0 +1,224 @@
+"""Over-dispersion phi: how much more the outcomes of one time vary together than independence allows.
+
+Weather, a campaign, an outage move many outcomes at once; a detector that counts each as a witness of its own is
+fooled. phi is the variance of summed residuals over its value under independence, and log e / phi the evidence
+that is left. For phi >= 1 exp of that is an e-value whenever e is; that the right phi also restores the
+false-alarm rate where outcomes do depend on each other is measured (`benchmarks/statistics.py`), not proven.
+
+Theory of operation
+-------------------
+*Residuals.* A score that is off in level and slope is not over-dispersed, so residuals are taken about the intercept
+and slope fitted to the past blocks themselves, never about the score. Each pane enters as the quadratic expansion
+of its logistic likelihood, a score U and an information I, about the fit to it and the past (`fit_pane`). They are
+kept as w = U + I d, d being that fit less the identity map. Sums of w and I are all a later fit needs, d' = I^-1 w,
+and w - I d' is the residual of a pane or block about it.
+
+*Blocks.* How long outcomes stay correlated is not known in advance, so blocks of several lengths are kept at once: 1,
+2, 4, ... panes up to a day, each length dividing the next. Correlation shorter than a block shows in full. phi
+is the largest value over the lengths that have 20 blocks (counted by information, so that a quiet night is not a
+block), and grows as the stream shows longer correlation: nothing looks ahead. The largest, because the costs are
+uneven: a phi too small by a fifth multiplies false alarms, one too large by a fifth delays alarms by a fifth
+(independent outcomes: phi is 1.2 on average). What lasts longer than a day is not noise but a fault to be told.
+
+*Value.* For one length: the squared residuals of its blocks, summed, over their variances under independence, less
+what the fit took from them (the degrees of freedom). Once for the level and once for the slope about each block's
+own pivot, since some bets gather residuals one way and some the other.
+
+*Time.* Only closed blocks count, so a pane never weighs its own evidence. Sums fade by 1/e in 60 days of event time. A
+new epoch (after an alarm, or a promoted map) starts a fresh fit; what earlier epochs showed about theirs stays.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamcal.detect.bets import PaneCells
+from streamcal.detect.pane_fit import fit_pane, solve
+
+__all__ = ["MEMORY_DAYS", "MIN_BLOCKS", "Dispersion", "block_lengths"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+MIN_BLOCKS: Final = 20.0
+"""Below it phi is 1: with 20 blocks its standard error is still a third."""
+
+MEMORY_DAYS: Final = 60.0
+"""Long enough for 20 blocks of a day, short enough that the fit follows the seasons."""
+
+_BLOCK: Final = 5
+"""Columns of a pane or block: w of intercept and slope, information (aa, ab, bb)."""
+
+_SUMS: Final = 11
+"""Columns of a length's sums over blocks. Level: w^2, aa w, ab w, aa^2, aa ab, ab^2, aa; slope, with its variance v
+about the pivot: w^2, v w, v^2, v."""
+
+_EARLIER: Final = 6
+"""Columns of earlier epochs. Level: squared residuals, their variance less the fit's, aa, aa^2; slope: the first 2."""
+
+_EVERY_BLOCK: Final = -2
+"""A block number that no open block has."""
+
+
+def block_lengths(panes_per_day: int) -> tuple[int, ...]:
+    """Block lengths in panes: from 1 to a day, each dividing the next, small prime factors first.
+
+    Examples
+    --------
+    >>> block_lengths(96)
+    (1, 2, 4, 8, 16, 32, 96)
+    """
+    lengths, rest, factor = [1], panes_per_day, 2
+    while rest > 1:
+        if rest % factor:
+            factor += 1
+        else:
+            rest //= factor
+            lengths.append(lengths[-1] * factor)
+    return tuple(lengths)
+
+
+class Dispersion:
+    """phi of every series, from its past blocks. State is one row per series, about 2 kB at panes of a minute.
+
+    Guarantee: what `close` returns for a pane depends on earlier panes alone.
+
+    Parameters
+    ----------
+    panes_per_day : int
+        Decides the block lengths; L of them.
+
+    Attributes
+    ----------
+    epoch : float64[S, 5]
+        Sum of the epoch's panes.
+    block : float64[S, L, 5]
+        Open block of each length, without what shorter lengths still hold open.
+    block_id : int64[S, L]
+        Which block that is, pane // length; -1 where none is open.
+    sums : float64[S, L, 11]
+        Over the epoch's closed blocks.
+    earlier : float64[S, L, 6]
+        Over earlier epochs.
+    day : int64[S]
+        Day up to which the sums have faded.
+    """
+
+    ROWS: Final = ("epoch", "block", "block_id", "sums", "earlier", "day")
+    """Names of the state arrays."""
+
+    def __init__(self, panes_per_day: int) -> None:
+        self.lengths = block_lengths(panes_per_day)
+        levels = len(self.lengths)
+        self.epoch: Floats = np.zeros((0, _BLOCK))
+        self.block: Floats = np.zeros((0, levels, _BLOCK))
+        self.block_id: Ints = np.zeros((0, levels), dtype=np.int64)
+        self.sums: Floats = np.zeros((0, levels, _SUMS))
+        self.earlier: Floats = np.zeros((0, levels, _EARLIER))
+        self.day: Ints = np.zeros(0, dtype=np.int64)
+
+    def reserve(self, size: int) -> None:
+        """Make room for series below `size`; new ones are empty."""
+        more = size - len(self.day)
+        for name in self.ROWS:
+            held = getattr(self, name)
+            empty = np.full((more, *held.shape[1:]), -1 if name == "block_id" else 0, dtype=held.dtype)
+            setattr(self, name, np.concatenate([held, empty]))
+
+    def forget(self, series: Ints) -> None:
+        """Empty some series."""
+        for name in self.ROWS:
+            getattr(self, name)[series] = -1 if name == "block_id" else 0
+
+    def close(self, pane: int, series: Ints) -> Floats:
+        """Close the blocks that end before `pane`; returns phi of each of `series`, float64[S]."""
+        self._fade(pane // self.lengths[-1], series)
+        self._close_blocks(series, [pane // length for length in self.lengths])
+        return self.phi(series)
+
+    def add(self, pane: int, series: Ints, cells: PaneCells) -> None:
+        """Take in `pane`, whose earlier blocks are closed; `cells` are those of `series`, in order."""
+        part = fit_pane(self.epoch[series], cells)
+        self.epoch[series] += part
+        self.block[series, 0] += part
+        self.block_id[series, 0] = pane
+
+    def new_epoch(self, series: Ints) -> None:
+        """Start a fresh fit of some series."""
+        self._close_blocks(series, [_EVERY_BLOCK] * len(self.lengths))
+        sums = self.sums[series]
+        squares, variances = _residuals(self.epoch[series], sums)
+        columns = (squares[0], variances[0], sums[..., 6], sums[..., 3], squares[1], variances[1])
+        self.earlier[series] += np.stack(columns, axis=-1)
+        self.sums[series] = 0.0
+        self.epoch[series] = 0.0
+
+    def phi(self, series: Ints) -> Floats:
+        """Over-dispersion by the blocks closed so far, float64[S]; at least 1."""
+        sums, earlier = self.sums[series], self.earlier[series]
+        squares, variances = _residuals(self.epoch[series], sums)
+        squares += np.moveaxis(earlier[..., [0, 4]], -1, 0)
+        variances += np.moveaxis(earlier[..., [1, 5]], -1, 0)
+        total, total_square = sums[..., 6] + earlier[..., 2], sums[..., 3] + earlier[..., 3]
+        # Blocks of equal information count one each; the margin is for rounding.
+        known = (variances > 0) & (total * total >= (MIN_BLOCKS - 1e-6) * total_square)
+        ratio = np.divide(squares, variances, out=np.ones_like(squares), where=known)
+        return np.asarray(np.maximum(ratio.max(axis=(0, 2)), 1.0))
+
+    def _fade(self, day: int, series: Ints) -> None:
+        past = day - self.day[series]
+        if past.any():
+            factor = np.exp(-past / MEMORY_DAYS)
+            self.epoch[series] *= factor[:, None]
+            self.sums[series] *= factor[:, None, None]
+            self.earlier[series] *= factor[:, None, None]
+            self.day[series] = day
+
+    def _close_blocks(self, series: Ints, current: list[int]) -> None:
+        """Close, of each length, the open blocks other than the `current` one, into the next length's block."""
+        for level, now in enumerate(current):
+            held = self.block_id[series, level]
+            over = (held >= 0) & (held != now)
+            if not over.any():
+                return  # a longer block ends only where a shorter one does
+            ended, block = series[over], self.block[series[over], level]
+            self.sums[ended, level] += _block_sums(block)
+            if level + 1 < len(self.lengths):
+                self.block[ended, level + 1] += block
+                self.block_id[ended, level + 1] = held[over] // (self.lengths[level + 1] // self.lengths[level])
+            self.block[ended, level] = 0.0
+            self.block_id[ended, level] = -1
+
+
+def _block_sums(block: Floats) -> Floats:
+    """What a block adds to the sums: float64[n, 5] to float64[n, 11]."""
+    w_a, w_b, aa, ab, bb = block.T
+    pivot = ab / aa
+    w, v = w_b - pivot * w_a, np.maximum(bb - pivot * ab, 0.0)
+    return np.stack([w_a * w_a, aa * w_a, ab * w_a, aa * aa, aa * ab, ab * ab, aa, w * w, v * w, v * v, v], axis=1)
+
+
+def _residuals(epoch: Floats, sums: Floats) -> tuple[Floats, Floats]:
+    """Squared residuals about the epoch's fit, and their variance under independence less the fit's share.
+
+    Parameters
+    ----------
+    epoch : float64[S, 5]
+    sums : float64[S, L, 11]
+
+    Returns
+    -------
+    float64[2, S, L], float64[2, S, L]
+        Level, then slope.
+    """
+    (d_a, d_b), covariance = solve(epoch)
+    d_a, d_b = d_a[:, None], d_b[:, None]
+    c_aa, c_ab, c_bb = (part[:, None] for part in covariance)
+    w2, aw, bw, a2, ab, b2, variance, s2, vs, v2, v = np.moveaxis(sums, -1, 0)
+    level = w2 - 2.0 * (d_a * aw + d_b * bw) + d_a * d_a * a2 + 2.0 * d_a * d_b * ab + d_b * d_b * b2
+    slope = s2 - 2.0 * d_b * vs + d_b * d_b * v2
+    taken = a2 * c_aa + 2.0 * ab * c_ab + b2 * c_bb
+    return np.maximum(np.stack([level, slope]), 0.0), np.stack([variance - taken, v - v2 * c_bb])

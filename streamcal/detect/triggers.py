@@ -1,0 +1,133 @@
+"""River's ADWIN and Page-Hinkley beside the detector: they tell of a change, and promise nothing.
+
+Both are fed the signed residual, label less score, of sealed prediction-time panes: never its magnitude and never
+an error rate, which follow the base rate. ADWIN takes it row by row, Page-Hinkley as one number per pane, z =
+(positives - sum of scores) / sqrt(sum of p (1 - p)). Neither has a false-alarm guarantee, and a score that was wrong
+from the first day never changes: both stay silent on it, which is why they are no alarms here.
+
+The counts of a pane know its rows' residuals (to the width of a bin) but not their order, so ADWIN gets them in an
+order drawn from the pane's own number: a recount gets the same. More than `MOST_VALUES` rows are averaged in groups.
+
+River is loaded when the first trigger is made, and costs about a microsecond per value: this is for whole models,
+not for a thousand segments. Its state lives in its own objects and begins afresh with the process.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamcal.detect.bets import PaneCells, pane_cells
+from streamcal.stats.counts import Column
+
+__all__ = ["ADWIN", "PAGE_HINKLEY", "ChangeEvent", "ChangeTriggers"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+ADWIN: Final = "adwin"
+PAGE_HINKLEY: Final = "page_hinkley"
+
+MOST_VALUES: Final = 1_000
+"""Values ADWIN takes of one pane: a millisecond or so."""
+
+# On z: changes below .1 standard deviations are let pass, and one of half a standard deviation is told in some 40
+# panes; without forgetting. River's defaults are meant for values in [0, 1] and miss such changes.
+_DELTA: Final = 0.1
+_THRESHOLD: Final = 15.0
+_ALPHA: Final = 1.0
+
+
+class _River(Protocol):
+    """What is used of a river drift detector."""
+
+    @property
+    def drift_detected(self) -> bool:
+        """Whether the last value set it off."""
+
+    def update(self, x: float) -> object:
+        """Take in a value."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeEvent:
+    """A trigger fired: the residual of `series` is no longer what it was, by `trigger`, at `pane`."""
+
+    pane: int
+    series: int
+    trigger: str
+
+
+class ChangeTriggers:
+    """One ADWIN and one Page-Hinkley for each series it is given."""
+
+    def __init__(self) -> None:
+        self._adwin: dict[int, _River] = {}
+        self._page_hinkley: dict[int, _River] = {}
+
+    def update(self, pane: int, series: Ints, counts: Ints) -> list[ChangeEvent]:
+        """Feed one sealed pane.
+
+        Parameters
+        ----------
+        pane : int
+            Ascending from call to call.
+        series : int64[S]
+            Ascending.
+        counts : int64[S, 284, K]
+            Served scores.
+        """
+        of, bins = np.nonzero(counts[:, :, Column.N])
+        found, cells = pane_cells(series[of], bins, counts[of, bins])
+        z = _residual_z(cells)
+        events: list[ChangeEvent] = []
+        for at, number in enumerate(found.tolist()):
+            if number not in self._adwin:
+                self._adwin[number], self._page_hinkley[number] = _make()
+            part = slice(cells.starts[at], cells.starts[at] + cells.sizes[at])
+            values = _residuals(cells, part, np.random.default_rng([pane, number]))
+            if _feed(self._adwin[number], values):
+                events.append(ChangeEvent(pane, number, ADWIN))
+            if _feed(self._page_hinkley[number], z[at : at + 1]):
+                events.append(ChangeEvent(pane, number, PAGE_HINKLEY))
+        return events
+
+    def restart(self, series: Ints) -> None:
+        """Forget some series: after a promoted map the residual is meant to change."""
+        for number in series.tolist():
+            self._adwin.pop(number, None)
+            self._page_hinkley.pop(number, None)
+
+
+def _make() -> tuple[_River, _River]:
+    from river import drift  # noqa: PLC0415 - heavy, and most never use it
+
+    adwin = drift.ADWIN()  # type: ignore[no-untyped-call]  # river leaves it without types
+    return adwin, drift.PageHinkley(delta=_DELTA, threshold=_THRESHOLD, alpha=_ALPHA)
+
+
+def _feed(trigger: _River, values: Floats) -> bool:
+    """Whether any of `values` set `trigger` off."""
+    fired = False
+    for value in values.tolist():
+        trigger.update(value)
+        fired = fired or trigger.drift_detected
+    return fired
+
+
+def _residual_z(cells: PaneCells) -> Floats:
+    gap, variance = cells.total(np.stack([cells.y - cells.n * cells.p, cells.n * cells.p * (1.0 - cells.p)]))
+    return np.asarray(gap / np.sqrt(variance))
+
+
+def _residuals(cells: PaneCells, part: slice, draw: np.random.Generator) -> Floats:
+    """Residuals of the rows of some cells in drawn order; means of groups where they are many."""
+    n, y, p = cells.n[part].astype(np.int64), cells.y[part].astype(np.int64), cells.p[part]
+    values = np.concatenate([np.repeat(1.0 - p, y), np.repeat(-p, n - y)])
+    draw.shuffle(values)
+    if len(values) <= MOST_VALUES:
+        return values
+    return np.array([group.mean() for group in np.array_split(values, MOST_VALUES)])
