@@ -11,49 +11,28 @@ on how records were batched, and a map made there applies from the next record.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streamcal.maps.loop import ModelLoop, PublishMap
+from streamcal.maps.loop import ModelLoop, PublishMap, shadowed_model
+from streamcal.moments import HOUR_MS, Repeat, moments, next_moment
 from streamcal.published import Publisher
+from streamcal.settings import EngineSettings
 from streamcal.snapshot import Snapshot
 from streamcal.stats.aggregate import Aggregate
 from streamcal.stats.layout import SCORE_CLIP
 from streamcal.stats.series import SeriesTable
 from streamcal.stream.changes import RowChanges
 from streamcal.stream.codec import OutcomeDecoder, PredictionDecoder
-from streamcal.stream.events import TOPICS, Names, OutcomeBatch, PredictionBatch, Record
+from streamcal.stream.events import TOPICS, Names, OutcomeBatch, PredictionBatch
 from streamcal.stream.join import JoinTask, ModelRules
-from streamcal.stream.reader import LogReader, Read
+from streamcal.stream.reader import Log, LogReader, Read, Reading, Slice
 from streamcal.stream.tally import Tally
 from streamcal.stream.watermark import BEGINNING, END
-from streamcal.settings import EngineSettings
 
 __all__ = ["Engine", "Slice"]
-
-HOUR_MS = 3_600_000
-
-
-@dataclass(frozen=True, slots=True)
-class Slice:
-    """Consecutive records of one partition of one input topic.
-
-    Attributes
-    ----------
-    topic : {"predictions", "outcomes"}
-    order : int64 array or None
-        Place of each record in the order in which all slices of one call are to be read (ascending);
-        None: the whole slice after the slices before it.
-    """
-
-    topic: str
-    partition: int
-    records: Sequence[Record]
-    order: NDArray[np.int64] | None = None
-
 
 class Engine:
     """Folds events into counts, and runs the scheduled refit.
@@ -90,7 +69,7 @@ class Engine:
         self._predictions = PredictionDecoder(settings.prediction_fields, self.names, **settings.prediction_limits())
         self._outcomes = OutcomeDecoder(settings.outcome_fields, self.names, **settings.outcome_limits())
         self._tasks: dict[int, JoinTask] = {}
-        self._logs: dict[tuple[str, int], LogReader] = {}
+        self._logs: dict[Log, LogReader] = {}
         series = SeriesTable(self.names, settings.cuts, settings.max_segments)
         self.aggregate = Aggregate(settings.aggregate, series, self._at_maturity)
         self.loops: dict[int, ModelLoop] = {}
@@ -99,8 +78,9 @@ class Engine:
         self.event_time_ms: int | None = None
         self.first_ms: int | None = None
         self.last_ms: int | None = None
-        self._read: Counter[tuple[str, int]] = Counter()
+        self._read: Counter[Log] = Counter()
         self._commands: list[PublishMap] = []
+        self._started = False
         for name in settings.models:
             self.loop(self.names.model(name))
         self.assign(partitions)
@@ -108,8 +88,10 @@ class Engine:
     def assign(self, partitions: Iterable[int]) -> None:
         """Join these partitions from now on; those already joined keep their state."""
         wanted = set(partitions)
+        if wanted == self._tasks.keys():
+            return
         for gone in self._tasks.keys() - wanted:
-            del self._tasks[gone]
+            self.tally.abandon(self._tasks.pop(gone).pending())
         for partition in sorted(wanted - self._tasks.keys()):
             self._tasks[partition] = JoinTask(
                 skew_ms=self._settings.skew_ms,
@@ -124,38 +106,52 @@ class Engine:
             for partition in sorted(wanted)
         }
 
+    def adopt(self, published: Mapping[str, Sequence[bytes]]) -> None:
+        """Go on from the map documents published before, by key; to be called before anything is handled.
+
+        Raises
+        ------
+        MapDocumentError
+            A document cannot be read.
+        """
+        for key, documents in published.items():
+            model = shadowed_model(key)
+            if model is None:
+                self.loop(self.names.model(key)).adopt(documents)
+            else:
+                self.loop(self.names.model(model)).adopt_shadow(documents)
+
     def handle(self, slices: Sequence[Slice]) -> list[PublishMap]:
         """Fold `slices` (at most one per log) and return what is to be done outside."""
-        reads = self._decode(slices)
+        self._start()
+        reading = self._decode(slices)
         while True:
-            place = self._next_cut(reads)
-            self._take(reads, place)
+            place = self._next_cut(reading)
+            self._take(reading, place)
             self._tick()
             if place is None:
-                break
-        commands, self._commands = self._commands, []
-        return commands
+                return self._take_commands()
 
     def advance_idle(self, topic: str, partition: int, to_ms: int) -> list[PublishMap]:
         """Move an idle partition's watermark to `to_ms`, as if an event had said so."""
+        self._start()
         self._logs[topic, partition].watermark.advance(to_ms)
         self._advance_tasks([partition])
         self._tick()
-        commands, self._commands = self._commands, []
-        return commands
+        return self._take_commands()
 
     def drain(self) -> None:
         """Release and settle everything, as if time had passed every horizon; windows and refits stay."""
         for task in self._tasks.values():
             task.advance(END, END)
-            self._fold(task)
+        self._fold(self._tasks.values())
 
     def watermark(self, topic: str, partition: int) -> int | None:
         """Event time of one log in ms, or None before its first event."""
         value = self._logs[topic, partition].watermark.value
         return value if value > BEGINNING else None
 
-    def snapshot(self, *, lag: dict[tuple[str, int], int] | None = None) -> Snapshot:
+    def snapshot(self, *, lag: Mapping[Log, int] | None = None) -> Snapshot:
         """The immutable picture of this moment."""
         return self.published.snapshot(
             event_time_ms=self.event_time_ms,
@@ -166,7 +162,7 @@ class Engine:
         )
 
     @property
-    def logs(self) -> list[tuple[str, int]]:
+    def logs(self) -> list[Log]:
         """Every (topic, partition) joined here."""
         return list(self._logs)
 
@@ -184,31 +180,39 @@ class Engine:
         loop = self.loops.get(model)
         if loop is None:
             name = self.names.models[model]
-            loop = ModelLoop(self._settings.loop(name), model, name, self.aggregate)
-            self.loops[model] = loop
-            self._commands.extend(loop.start())
+            loop = self.loops[model] = ModelLoop(self._settings.loop(name), name, self.aggregate.fits(model))
         return loop
 
-    def _decode(self, slices: Sequence[Slice]) -> list[tuple[tuple[str, int], Read[PredictionBatch] | Read[OutcomeBatch]]]:
-        reads: list[tuple[tuple[str, int], Read[PredictionBatch] | Read[OutcomeBatch]]] = []
+    def _start(self) -> None:
+        """Put the maps of day 0 in force before the first event, where none was published before."""
+        if not self._started:
+            self._started = True
+            for loop in self.loops.values():
+                self._commands.extend(loop.start())
+
+    def _take_commands(self) -> list[PublishMap]:
+        commands, self._commands = self._commands, []
+        return commands
+
+    def _decode(self, slices: Sequence[Slice]) -> Reading:
+        reading = Reading()
         first = 0
         for piece in slices:
-            log = self._logs[piece.topic, piece.partition]
+            log, count = self._logs[piece.topic, piece.partition], len(piece.records)
             read: Read[PredictionBatch] | Read[OutcomeBatch]
             if piece.topic == "predictions":
                 predictions = self._predictions.decode(piece.records)
                 self.tally.add("clipped", predictions.clipped)
-                read = log.read(predictions, len(piece.records), piece.order, first)
+                read = log.read(predictions, count, piece.order, first)
             else:
-                read = log.read(self._outcomes.decode(piece.records), len(piece.records), piece.order, first)
+                read = log.read(self._outcomes.decode(piece.records), count, piece.order, first)
             self.tally.add("ignored", read.batch.ignored)
-            for rejection in read.batch.rejected:
-                self.tally.rejected[piece.topic, rejection.reason] += 1
+            self.tally.rejected.update((piece.topic, rejection.reason) for rejection in read.batch.rejected)
             self._note_span(read.batch.clock_ms)
-            self._read[piece.topic, piece.partition] += len(piece.records)
-            first += len(piece.records)
-            reads.append(((piece.topic, piece.partition), read))
-        return reads
+            self._read[piece.topic, piece.partition] += count
+            first += count
+            reading.add((piece.topic, piece.partition), read)
+        return reading
 
     def _note_span(self, clock_ms: NDArray[np.int64]) -> None:
         if len(clock_ms):
@@ -216,65 +220,53 @@ class Engine:
             self.first_ms = first if self.first_ms is None else min(self.first_ms, first)
             self.last_ms = last if self.last_ms is None else max(self.last_ms, last)
 
-    def _next_cut(self, reads: list[tuple[tuple[str, int], Read[PredictionBatch] | Read[OutcomeBatch]]]) -> int | None:
+    def _next_cut(self, reading: Reading) -> int | None:
         """Place of the record with which event time passes the next moment, or None if none here does."""
-        moment = self._next_moment()
-        waiting = {log for log, reader in self._logs.items() if reader.watermark.value <= moment}
-        by_log = dict(reads)
-        place = -1
-        for log in waiting:
-            passing = by_log[log].passing(moment) if log in by_log else None
-            if passing is None:
-                return None
-            place = max(place, passing)
-        return place if place >= 0 else None
-
-    def _next_moment(self) -> int:
-        if self.event_time_ms is None:
-            return BEGINNING
         now = self.event_time_ms
-        periods = {HOUR_MS} | {loop.every_ms for loop in self.loops.values()}
-        return min((now // period + 1) * period for period in periods)
+        moment = BEGINNING if now is None else next_moment(now, self._repeats())
+        return reading.passing(moment, [log for log, held in self._logs.items() if held.watermark.value <= moment])
 
-    def _take(
-        self, reads: list[tuple[tuple[str, int], Read[PredictionBatch] | Read[OutcomeBatch]]], place: int | None
-    ) -> None:
-        taken = [(log, read, *read.take(place)) for log, read in reads]
+    def _repeats(self) -> set[Repeat]:
+        refits = {Repeat(loop.every_ms, loop.span_ms) for loop in self.loops.values()}
+        return refits | {Repeat(HOUR_MS, self._settings.history_ms)}
+
+    def _take(self, reading: Reading, place: int | None) -> None:
+        """Join what was read up to `place`: predictions first, for an outcome looks at where their log stands."""
+        outcomes: list[tuple[int, OutcomeBatch, NDArray[np.int64]]] = []
         touched = set()
-        for (_, partition), _, batch, watermark in taken:
+        for (topic, partition), batch, watermark, reached in reading.take(place):
             if isinstance(batch, PredictionBatch):
-                for model in np.unique(batch.model).tolist():
-                    self.loop(model)
-                served = self._serve(batch) if self._settings.apply_maps else batch
-                self._tasks[partition].predictions(served, watermark)
-        for log, read, _, _ in taken:
-            if read.reached is not None:
-                self._logs[log].watermark.advance(read.reached)
-            touched.add(log[1])
-        for (_, partition), _, batch, watermark in taken:
-            if isinstance(batch, OutcomeBatch):
-                stands = self._logs["predictions", partition].watermark.value
-                self._tasks[partition].outcomes(batch, watermark, stands)
+                self._tasks[partition].predictions(self._serve(batch), watermark)
+            else:
+                outcomes.append((partition, batch, watermark))
+            if reached is not None:
+                self._logs[topic, partition].watermark.advance(reached)
+            touched.add(partition)
+        for partition, batch, watermark in outcomes:
+            stands = self._logs["predictions", partition].watermark.value
+            self._tasks[partition].outcomes(batch, watermark, stands)
         self._advance_tasks(sorted(touched))
 
     def _serve(self, batch: PredictionBatch) -> PredictionBatch:
-        """Score again through the maps in force, as a live producer would."""
+        """Know the models, and where asked score again through the maps in force, as a live producer would."""
+        models = {model: self.loop(model) for model in np.unique(batch.model).tolist()}
+        if not self._settings.apply_maps:
+            return batch
         served = batch.served.copy()
-        for model in np.unique(batch.model).tolist():
+        for model, loop in models.items():
             mine = (batch.model == model) & ~np.isnan(batch.raw)
-            served[mine] = self.loop(model).apply(batch.raw[mine])
+            served[mine] = loop.apply(batch.raw[mine])
         return batch.with_served(served)
 
     def _advance_tasks(self, partitions: Sequence[int]) -> None:
         for partition in partitions:
-            task = self._tasks[partition]
-            task.advance(
+            self._tasks[partition].advance(
                 self._logs["predictions", partition].watermark.value, self._logs["outcomes", partition].watermark.value
             )
-            self._fold(task)
+        self._fold([self._tasks[partition] for partition in partitions])
 
-    def _fold(self, task: JoinTask) -> None:
-        changes = task.take_changes()
+    def _fold(self, tasks: Iterable[JoinTask]) -> None:
+        changes = [part for task in tasks for part in task.take_changes()]
         if changes:
             self.aggregate.fold(RowChanges.concatenate(changes))
 
@@ -283,23 +275,18 @@ class Engine:
         lowest = min((log.watermark.value for log in self._logs.values()), default=BEGINNING)
         before = self.event_time_ms
         if lowest <= BEGINNING or (before is not None and lowest <= before):
-            if before is not None:
-                self.aggregate.advance(before)
             return
-        if before is not None:
-            for moment in self._moments(before, lowest):
-                self._at_moment(moment)
+        if before is None:
+            # Which log was first heard of last is chance: moments begin with the first row, not with this one.
+            begun = self.aggregate.panes_start_ms()
+            before = lowest if begun is None else min(lowest, begun)
+        repeats = self._repeats()
+        # Mostly event time is just past the one moment a batch was cut at.
+        last_row = self.aggregate.panes_end_ms() if lowest - before > min(repeats).every_ms else None
+        for moment in moments(before, lowest, repeats, last_row):
+            self._at_moment(moment)
         self.event_time_ms = lowest
         self.aggregate.advance(lowest)
-
-    def _moments(self, before: int, now: int) -> list[int]:
-        """Hours and refit times in (before, now]; after a long jump only those the windows still see."""
-        moments: set[int] = set()
-        for period, span in [(HOUR_MS, self._settings.history_ms), *((p.every_ms, p.span_ms) for p in self.loops.values())]:
-            last = now // period * period
-            seen = min(last, before // period * period + span + period)
-            moments.update(range((before // period + 1) * period, seen + 1, period))
-        return sorted(moments)
 
     def _at_moment(self, moment: int) -> None:
         self.aggregate.advance(moment)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from streamcal.maps.loop import ModelLoop
 from streamcal.settings import EngineSettings
-from streamcal.snapshot import ModelSnapshot, Series, Snapshot, WindowFigures
+from streamcal.snapshot import Figures, ModelSnapshot, Series, Snapshot, WindowFigures
 from streamcal.stats.aggregate import EVERYTHING, Aggregate
 from streamcal.stats.cells import RAW, SERVED
 from streamcal.stats.figures import figures
@@ -68,7 +68,6 @@ class Publisher:
     def window_figures(self, window: str, members: Mapping[Series, Sequence[int]], counts: Ints) -> WindowFigures:
         """Figures of the series `members`; `counts` (S, 2, 284, K) are theirs, in ascending label order."""
         labels = _in_order(members)
-        options = {"ece_bins": self._settings.ece_bins, "min_count": self._settings.min_count}
         whole = labels.index(WHOLE) if WHOLE in labels else None
         bins = [
             [] if whole is None else reliability(counts[whole, kind], ece_bins=self._settings.ece_bins)
@@ -77,11 +76,14 @@ class Publisher:
         return WindowFigures(
             window=window,
             series=labels,
-            raw=figures(counts[:, RAW], **options),
-            served=figures(counts[:, SERVED], **options),
+            raw=self._figures(counts[:, RAW]),
+            served=self._figures(counts[:, SERVED]),
             raw_bins=bins[RAW],
             served_bins=bins[SERVED],
         )
+
+    def _figures(self, counts: Ints) -> Figures:
+        return figures(counts, ece_bins=self._settings.ece_bins, min_count=self._settings.min_count)
 
     def of_window(self, window: str) -> Iterator[tuple[int, WindowFigures]]:
         """(model index, figures) of every model with rows in the window."""

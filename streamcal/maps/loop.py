@@ -7,10 +7,10 @@ since the last says nothing new and is left out.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -20,14 +20,12 @@ from streamcal.maps.document import Counts, FitWindow, MapDocument, decode, enco
 from streamcal.maps.families import Identity, Map
 from streamcal.maps.policy import Decision, RefitSettings, attempt, holdout_start
 from streamcal.snapshot import MapState
-from streamcal.stats.cells import PaneStore, reduce_cells
-from streamcal.stats.counts import Column
-from streamcal.stats.layout import N_BINS
-from streamcal.stats.windows import WindowTotal
+from streamcal.stats.fit_panes import FitPanes
 
-__all__ = ["LoopSettings", "MapAttempt", "ModelLoop", "PublishMap", "shadow_key"]
+__all__ = ["LoopSettings", "MapAttempt", "ModelLoop", "PublishMap", "shadow_key", "shadowed_model"]
 
-Ints = NDArray[np.int64]
+_SHADOW = "#shadow"
+
 Floats = NDArray[np.float64]
 
 
@@ -45,6 +43,8 @@ class LoopSettings:
         How long after its end a fit pane is complete: 0 with ``labels: both``, the horizon otherwise.
     prior : Map or None
         The map of day 0.
+    history : int or None
+        Latest entries of the map history that are kept; None: all (bounded input).
     """
 
     mode: Literal["auto", "shadow", "off"]
@@ -54,6 +54,7 @@ class LoopSettings:
     min_count: int
     maturity_ms: int
     prior: Map | None
+    history: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,54 +89,54 @@ class MapAttempt:
         return entry
 
 
-class FitSource(Protocol):
-    """What the loop reads: the fit panes of all models."""
-
-    fit_panes: PaneStore
-
-    @property
-    def width(self) -> int:
-        """Columns per cell."""
-        ...
-
-    def fit_window(self) -> WindowTotal:
-        """A new moving total over the fit panes."""
-        ...
-
-
 def shadow_key(model: str) -> str:
     """Key of candidates that are not served (``refit.mode: shadow``)."""
-    return f"{model}#shadow"
+    return model + _SHADOW
 
 
-_NO_PANES = np.empty((0, 3), dtype=np.int64)
+def shadowed_model(key: str) -> str | None:
+    """The model whose candidates are published under `key`; None where `key` is a model's own.
+
+    >>> shadowed_model("ctr#shadow"), shadowed_model("ctr#2")
+    ('ctr', None)
+    """
+    return key.removesuffix(_SHADOW) if key.endswith(_SHADOW) else None
 
 
-@dataclass(slots=True)
 class ModelLoop:
     """Keeps the champion of one model and tries to better it.
 
     Invariant: `version` never decreases; only what was promoted is ever applied.
+
+    Parameters
+    ----------
+    settings : LoopSettings
+    name : str
+        The model.
+    fits : FitPanes
+        What its fits read.
+
+    Attributes
+    ----------
+    version : int
+        Highest version given to a document, shadow ones included.
+    results : Counter
+        (result, reason) to count; see `streamcal.snapshot.ModelSnapshot`.
+    history : deque of MapAttempt
     """
 
-    settings: LoopSettings
-    model: int
-    name: str
-    source: FitSource
-    version: int = 0
-    results: Counter[tuple[str, str]] = field(default_factory=Counter)
-    history: list[MapAttempt] = field(default_factory=list)
-    _total: WindowTotal = field(init=False)
-    _champion: MapDocument | None = None
-    _map: Map | None = None
-    _shadow: Map | None = None
-    _panes: Ints = field(default_factory=lambda: _NO_PANES)
-    """Final panes of the fit window that have rows: pane, rows, positive rows; ascending."""
-    _read_until: int | None = None
-    _fresh: bool = True
-
-    def __post_init__(self) -> None:
-        self._total = self.source.fit_window()
+    def __init__(self, settings: LoopSettings, name: str, fits: FitPanes) -> None:
+        self.settings = settings
+        self.name = name
+        self.version = 0
+        self.results: Counter[tuple[str, str]] = Counter()
+        self.history: deque[MapAttempt] = deque(maxlen=settings.history)
+        self._fits = fits
+        self._policy = RefitSettings(min_count=settings.min_count)
+        self._champion: MapDocument | None = None
+        self._map: Map | None = None
+        self._shadow: Map | None = None
+        self._shadow_version = 0
 
     @property
     def every_ms(self) -> int:
@@ -148,10 +149,11 @@ class ModelLoop:
         return self.settings.fit_window_ms + self.settings.maturity_ms
 
     def start(self) -> list[PublishMap]:
-        """Put the map of day 0 in force, unless one is already."""
+        """Put the map of day 0 in force, unless there is one already: adopt first what was published before."""
         if self._champion is not None or self.settings.prior is None:
             return []
-        return [self._promote(self.settings.prior, at_ms=0, reason="day_0")]
+        document = self._document(self.settings.prior, at_ms=0)
+        return [self._put_in_force(document, self.settings.prior, reason="day_0")]
 
     def adopt(self, documents: Sequence[bytes]) -> None:
         """Take over what was published before: the highest version is in force.
@@ -161,11 +163,23 @@ class ModelLoop:
         MapDocumentError
             A document cannot be read.
         """
-        for data in documents:
-            document = decode(data)
-            if document.version > self.version:
-                self.version = document.version
+        for document in map(decode, documents):
+            if self._champion is None or document.version > self._champion.version:
                 self._champion, self._map = document, document.to_map()
+            self.version = max(self.version, document.version)
+
+    def adopt_shadow(self, documents: Sequence[bytes]) -> None:
+        """Take over the candidates published under `shadow_key`: the highest is the one to better.
+
+        Raises
+        ------
+        MapDocumentError
+            A document cannot be read.
+        """
+        for document in map(decode, documents):
+            if document.version > self._shadow_version:
+                self._shadow, self._shadow_version = document.to_map(), document.version
+            self.version = max(self.version, document.version)
 
     def apply(self, raw: Floats) -> Floats:
         """Served scores for raw ones: through the champion, unchanged where there is none."""
@@ -179,106 +193,54 @@ class ModelLoop:
 
     def attempt(self, moment_ms: int) -> list[PublishMap]:
         """Try a refit on what is final at `moment_ms` (a multiple of `every_ms`)."""
-        if self.settings.mode == "off":
+        pane_ms = self.settings.pane_ms
+        stop = (moment_ms - self.settings.maturity_ms) // pane_ms
+        start = stop - self.settings.fit_window_ms // pane_ms
+        # Panes are let go even where nothing is fitted.
+        fresh = self._fits.move(start, stop)
+        if not fresh or self.settings.mode == "off":
             return []
-        self._advance(moment_ms)
-        if not self._fresh:
-            return []
-        self._fresh = False
-        older, newer = self._split()
-        in_force = self._shadow if self.settings.mode == "shadow" and self._shadow is not None else self._map
-        decision = attempt(older, newer, in_force or Identity(), RefitSettings(min_count=self.settings.min_count))
+        rows = self._fits.rows
+        older, newer = self._fits.split(int(rows[holdout_start(rows[:, 1], rows[:, 2], self._policy), 0]))
+        decision = attempt(older, newer, self._in_force(), self._policy)
         if not decision.promoted or decision.map_ is None:
             self._refuse(decision, moment_ms)
             return []
         self.results["promoted", ""] += 1
-        return [self._publish(decision, moment_ms)]
+        return [self._publish(decision, decision.map_, moment_ms, FitWindow(max(start, 0) * pane_ms, stop * pane_ms))]
 
-    def _advance(self, moment_ms: int) -> None:
-        """Let the fit window end with the last pane that is final at `moment_ms`."""
-        pane_ms = self.settings.pane_ms
-        stop = (moment_ms - self.settings.maturity_ms) // pane_ms
-        start = stop - self.settings.fit_window_ms // pane_ms
-        first = start if self._read_until is None else max(start, self._read_until)
-        self._read_until = max(stop, first)
-        self._total.move(start, stop)
-        entering = self._rows_per_pane(first, stop)
-        kept = self._panes[np.searchsorted(self._panes[:, 0], start) :]
-        self._panes = np.concatenate([kept, entering])
-        self._fresh |= bool(len(entering))
+    def _in_force(self) -> Map:
+        """What a candidate must better."""
+        if self.settings.mode == "shadow" and self._shadow is not None:
+            return self._shadow
+        return self._map or Identity()
 
-    def _rows_per_pane(self, start: int, stop: int) -> Ints:
-        """Pane, rows and positive rows of the panes that have rows of this model, shape (m, 3)."""
-        rows = []
-        for pane, cells in self.source.fit_panes.each(start, stop):
-            mine = cells.code // N_BINS == self.model
-            if mine.any():
-                n, positives = cells.values[mine][:, [Column.N, Column.Y]].sum(axis=0).tolist()
-                rows.append((pane, n, positives))
-        return np.array(rows, dtype=np.int64).reshape(-1, 3)
-
-    def _split(self) -> tuple[Ints, Ints]:
-        """Counts of the older and the newer part of the fit window, (284, width) each."""
-        whole = np.zeros((N_BINS, self.source.width), dtype=np.int64)
-        mine = self._total.values[self.model * N_BINS : (self.model + 1) * N_BINS]
-        whole[: len(mine)] = mine
-        newer = np.zeros_like(whole)
-        if len(self._panes):
-            cut = holdout_start(self._panes[:, 1], self._panes[:, 2], RefitSettings(min_count=self.settings.min_count))
-            cells = self.source.fit_panes.between(int(self._panes[cut, 0]), self._total.stop)
-            assert cells is not None
-            held = cells.code // N_BINS == self.model
-            reduced = reduce_cells(cells.code[held] % N_BINS, cells.values[held])
-            newer[reduced.code] = reduced.values
-        return whole - newer, newer
-
-    def _publish(self, decision: Decision, moment_ms: int) -> PublishMap:
-        assert decision.map_ is not None
-        window = FitWindow(from_ms=moment_ms - self.span_ms, to_ms=moment_ms - self.settings.maturity_ms)
-        counts = Counts(n=decision.n, positives=decision.positives)
+    def _publish(self, decision: Decision, map_: Map, moment_ms: int, window: FitWindow) -> PublishMap:
+        document = self._document(map_, at_ms=moment_ms, window=window, decision=decision)
         if self.settings.mode == "auto":
-            return self._promote(
-                decision.map_, at_ms=moment_ms, reason="", window=window, counts=counts, evidence=decision.evidence
-            )
-        self._shadow = decision.map_
-        document = self._document(decision.map_, moment_ms, window, counts, decision.evidence)
+            return self._put_in_force(document, map_, reason="")
+        self._shadow, self._shadow_version = map_, document.version
         self.history.append(MapAttempt(document.version, document.family, moment_ms, False, "shadow", document))
         return PublishMap(shadow_key(self.name), encode(document))
 
-    def _promote(
-        self,
-        map_: Map,
-        *,
-        at_ms: int,
-        reason: str,
-        window: FitWindow | None = None,
-        counts: Counts | None = None,
-        evidence: Mapping[str, float] | None = None,
-    ) -> PublishMap:
-        document = self._document(map_, at_ms, window, counts, evidence)
+    def _put_in_force(self, document: MapDocument, map_: Map, *, reason: str) -> PublishMap:
         self._champion, self._map = document, map_
-        self.history.append(MapAttempt(document.version, document.family, at_ms, True, reason, document))
+        self.history.append(MapAttempt(document.version, document.family, document.at_ms, True, reason, document))
         return PublishMap(self.name, encode(document))
 
     def _document(
-        self,
-        map_: Map,
-        at_ms: int,
-        window: FitWindow | None,
-        counts: Counts | None,
-        evidence: Mapping[str, float] | None,
+        self, map_: Map, *, at_ms: int, window: FitWindow | None = None, decision: Decision | None = None
     ) -> MapDocument:
         self.version += 1
-        parent = None if self._champion is None else self._champion.version
         return new_document(
             self.name,
             self.version,
             map_,
             at_ms=at_ms,
             fit_window=window,
-            counts=counts,
-            evidence=evidence,
-            parent=parent,
+            counts=None if decision is None else Counts(n=decision.n, positives=decision.positives),
+            evidence=None if decision is None else decision.evidence,
+            parent=None if self._champion is None else self._champion.version,
         )
 
     def _refuse(self, decision: Decision, moment_ms: int) -> None:

@@ -131,11 +131,8 @@ class Runtime:
     def _adopt(self) -> None:
         """Go on from the maps already published."""
         published = {name: documents for name, documents in self._source.open().items() if documents}
-        for name, documents in published.items():
-            if "#" not in name:
-                self.engine.loop(self.engine.names.model(name)).adopt(documents)
-        # A map of day 0 is for models without any: a compacted topic would keep it in place of the newest.
-        self._publish([command for command in self.engine.handle([]) if command.key not in published])
+        self.engine.adopt(published)
+        self._publish(self.engine.handle([]))
 
     def _publish(self, commands: list[PublishMap]) -> None:
         for command in commands:

@@ -19,6 +19,9 @@ from streamcal.stream.join import ModelRules
 
 __all__ = ["engine_settings"]
 
+_MAP_HISTORY = 1000
+"""Entries of a daemon's map history per model: six weeks of hourly promotions, a megabyte."""
+
 
 def engine_settings(
     config: Config,
@@ -66,10 +69,9 @@ def engine_settings(
             min_count=model.refit.min_count,
             maturity_ms=model.horizon_ms if model.labels == "positives_only" else 0,
             prior=priors.get(name),
+            history=None if keep_everything else _MAP_HISTORY,
         )
 
-    names = ["default", *models]
-    fit_span = max(loop(name).fit_window_ms + loop(name).maturity_ms for name in names)
     prediction = config.events.prediction.model_dump()
     outcome = config.events.outcome.model_dump(exclude={"filter"})
     return EngineSettings(
@@ -94,8 +96,6 @@ def engine_settings(
             pane_ms=pane_ms,
             windows=[WindowSpec(str(length), length.ms // pane_ms) for length in config.windows.lengths],
             by_outcome_time=config.windows.time == "outcome",
-            # One interval more: an attempt reads up to its own moment, event time may be past it.
-            fit_panes=fit_span // pane_ms + max(loop(name).every_ms for name in names) // pane_ms + 1,
             keep_everything=keep_everything,
             period=period,
         ),

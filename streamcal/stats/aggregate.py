@@ -2,23 +2,26 @@
 
 Each labelled prediction is folded once per cut and score kind into panes of the configured window time;
 window totals follow the model's event time. What fits read (raw scores of the whole model, frozen parts
-of panes) is kept apart in `fit_panes`, by model index.
+of panes) is kept apart, by model.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streamcal.stats.cells import RAW, SERVED, Cells, PaneStore, cell_code
-from streamcal.stats.counts import PLAIN, WEIGHTED, contributions, promote
+from streamcal.errors import StateLimitError
+from streamcal.stats.cells import CODES_PER_SERIES, RAW, SERVED, Cells, PaneStore, cell_code, series_of
+from streamcal.stats.counts import LIMIT, PLAIN, WEIGHTED, Column, contributions, promote
+from streamcal.stats.fit_panes import FitPanes
 from streamcal.stats.layout import N_BINS
+from streamcal.stats.periods import Period, period_ends, period_index, period_starts
+from streamcal.stats.presence import Presence
 from streamcal.stats.series import SeriesTable
-from streamcal.stats.windows import WindowTotal, add_to_dense
+from streamcal.stats.windows import WindowTotal, add_to_dense, alive_series
 from streamcal.stream.changes import RowChanges
 
 __all__ = ["EVERYTHING", "Aggregate", "AggregateSettings", "WindowSpec"]
@@ -27,7 +30,6 @@ EVERYTHING = "all"
 """Name of the window of everything read."""
 
 Ints = NDArray[np.int64]
-Period = Literal["day", "month"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,20 +48,27 @@ class AggregateSettings:
     ----------
     by_outcome_time : bool
         Whether window panes go by outcome time (else by prediction time).
-    fit_panes : int
-        Longest fit window, in panes.
     keep_everything : bool
         Keep the window of everything for each segment (bounded input) or for the whole model only.
     period : {"day", "month"} or None
-        Also total by UTC calendar period of the prediction's time.
+        Also total by UTC calendar period of the prediction's time (bounded input).
     """
 
     pane_ms: int
     windows: Sequence[WindowSpec]
     by_outcome_time: bool
-    fit_panes: int
     keep_everything: bool = False
     period: Period | None = None
+
+    @property
+    def bounded(self) -> bool:
+        """Whether the input ends, so that what left the windows may still be told apart by segment."""
+        return self.keep_everything or self.period is not None
+
+    @property
+    def longest(self) -> WindowSpec:
+        """The window with most panes."""
+        return max(self.windows, key=lambda spec: spec.panes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,19 +105,21 @@ class Aggregate:
         self._width = PLAIN
         self._panes = PaneStore()
         self._windows = {spec.name: WindowTotal(self._panes, PLAIN) for spec in settings.windows}
+        longest = settings.longest
+        self._presence = Presence(series, self._panes, self._windows[longest.name], longest.panes)
         self._everything: Ints = np.zeros((0, PLAIN), dtype=np.int64)
+        self._everything_is_full = False
         self._periods = PaneStore()
-        self._rows_held: Ints = np.zeros(0, dtype=np.int64)
         self._retained_from: int | None = None
-        self.fit_panes = PaneStore()
-        self._fit_windows: list[WindowTotal] = []
+        self._fits: dict[int, FitPanes] = {}
         self.last_outcome_ms: Ints = np.zeros(0, dtype=np.int64)
 
     @property
     def nbytes(self) -> int:
         """Bytes of panes and totals."""
         dense = self._everything.nbytes + sum(w.values.nbytes for w in self._windows.values())
-        return dense + self._panes.nbytes + self._periods.nbytes + self.fit_panes.nbytes
+        stores = self._panes.nbytes + self._periods.nbytes + sum(fits.nbytes for fits in self._fits.values())
+        return dense + stores
 
     @property
     def window_names(self) -> list[str]:
@@ -120,14 +131,21 @@ class Aggregate:
         """Columns per cell: 9, or 23 once a weight other than 1 was seen."""
         return self._width
 
-    def fit_window(self) -> WindowTotal:
-        """A new moving total over the fit panes (code: model * 284 + bin); whoever asks moves it."""
-        window = WindowTotal(self.fit_panes, self._width)
-        self._fit_windows.append(window)
-        return window
+    def fits(self, model: int) -> FitPanes:
+        """What fits of a model index read."""
+        fits = self._fits.get(model)
+        if fits is None:
+            fits = self._fits[model] = FitPanes(self._width)
+        return fits
 
     def fold(self, changes: RowChanges) -> None:
-        """Count row changes."""
+        """Count row changes.
+
+        Raises
+        ------
+        StateLimitError
+            A sum would pass 2^62.
+        """
         if changes.weight is not None and self._width == PLAIN and (changes.weight != 1.0).any():
             self._promote()
         served = self._scored(changes, changes.served, np.arange(len(changes)))
@@ -139,65 +157,60 @@ class Aggregate:
         self._fold_windows(changes, raw, served)
 
     def advance(self, event_time_ms: int) -> None:
-        """Let every window end with the pane that holds the moment before `event_time_ms`; drop panes that left the longest."""
+        """Let every window end with the pane that holds the moment before `event_time_ms`.
+
+        Panes that left the longest window are dropped.
+        """
         stop = -(-event_time_ms // self._settings.pane_ms)
         for spec in self._settings.windows:
             self._windows[spec.name].move(stop - spec.panes, stop)
-        oldest = stop - max(spec.panes for spec in self._settings.windows)
+        oldest = stop - self._settings.longest.panes
         if self._retained_from is None or oldest > self._retained_from:
             self._retained_from = oldest
-            self._release_series(self._panes.drop_before(oldest))
-        self.fit_panes.drop_before(stop - self._settings.fit_panes)
+            self._release(self._panes.drop_before(oldest))
+
+    def panes_end_ms(self) -> int | None:
+        """End of the last pane that holds anything a window or a fit may still read, or None."""
+        stores = (self._panes, *(fits.store for fits in self._fits.values()))
+        highest = [store.highest for store in stores if store.highest is not None]
+        return (max(highest) + 1) * self._settings.pane_ms if highest else None
+
+    def panes_start_ms(self) -> int | None:
+        """Start of the first pane that holds anything a window or a fit may still read, or None."""
+        stores = (self._panes, *(fits.store for fits in self._fits.values()))
+        lowest = [store.lowest for store in stores if store.lowest is not None]
+        return min(lowest) * self._settings.pane_ms if lowest else None
 
     def totals(self, window: str) -> Ints:
-        """Dense totals of a window by code; shape (codes, width)."""
+        """Dense totals of a window by code; shape (codes, width). Not a copy: read it at once."""
         return self._everything if window == EVERYTHING else self._windows[window].values
 
     def by_series(self, window: str, series: Ints) -> Ints:
-        """Counts of some series in a window; shape (len(series), 2 kinds, 284, width)."""
-        return self._pick(self.totals(window), series)
+        """Counts of some series in a window, a copy; shape (len(series), 2 kinds, 284, width)."""
+        return _pick(self.totals(window), series)
 
     def alive(self, window: str) -> Ints:
         """Series with any row in the window."""
-        totals = self.totals(window)
-        whole = len(totals) // (2 * N_BINS) * (2 * N_BINS)
-        rows = totals[:whole, 0].reshape(-1, 2 * N_BINS)
-        found = np.flatnonzero(rows.any(axis=1))
-        if whole < len(totals) and totals[whole:, 0].any():
-            found = np.append(found, whole // (2 * N_BINS))
-        return found
+        return np.flatnonzero(alive_series(self.totals(window)))
 
     def periods(self) -> list[int]:
         """Start (ms) of every calendar period that has rows, ascending."""
-        unit = "D" if self._settings.period == "day" else "M"
-        return [
-            int(np.datetime64(index, unit).astype("datetime64[ms]").astype(np.int64)) for index in self._periods.panes()
-        ]
+        assert self._settings.period is not None
+        return period_starts(self._periods.panes(), self._settings.period)
 
     def period_ends(self, starts_ms: Sequence[int]) -> list[int]:
         """End (ms) of the calendar periods that start at `starts_ms`."""
-        unit = "D" if self._settings.period == "day" else "M"
-        starts = np.array(starts_ms, dtype="datetime64[ms]").astype(f"datetime64[{unit}]") + 1
-        ends: list[int] = starts.astype("datetime64[ms]").astype(np.int64).tolist()
-        return ends
+        assert self._settings.period is not None
+        return period_ends(starts_ms, self._settings.period)
 
     def period_counts(self, start_ms: int, series: Ints) -> Ints:
         """Counts of some series in the calendar period starting at `start_ms`, as `by_series`."""
         assert self._settings.period is not None
-        index = int(_period_index(np.array([start_ms]), self._settings.period)[0])
-        cells = self._periods.of_pane(index)
-        wanted = np.isin(cells.code // (2 * N_BINS), series)
-        dense = np.zeros(((int(series.max()) + 1) * 2 * N_BINS, self._width), dtype=np.int64)
+        cells = self._periods.of_pane(int(period_index(np.array([start_ms]), self._settings.period)[0]))
+        wanted = np.isin(series_of(cells.code), series)
+        dense = np.zeros(((int(series.max()) + 1) * CODES_PER_SERIES, self._width), dtype=np.int64)
         dense[cells.code[wanted]] = cells.values[wanted]
-        return self._pick(dense, series)
-
-    def _pick(self, totals: Ints, series: Ints) -> Ints:
-        need = (int(series.max()) + 1) * 2 * N_BINS if len(series) else 0
-        if len(totals) < need:
-            totals = np.concatenate([totals, np.zeros((need - len(totals), totals.shape[1]), dtype=np.int64)])
-        whole = len(totals) // (2 * N_BINS) * (2 * N_BINS)
-        picked: Ints = totals[:whole].reshape(-1, 2, N_BINS, totals.shape[1])[series]
-        return picked
+        return _pick(dense, series)
 
     def _scored(self, changes: RowChanges, score: NDArray[np.float64], row: Ints) -> _Scored:
         weight = None
@@ -211,88 +224,130 @@ class Aggregate:
 
     def _fold_fits(self, changes: RowChanges, raw: _Scored) -> None:
         frozen = changes.frozen[raw.row]
-        row = raw.row[frozen]
+        row, bins, values = raw.row[frozen], raw.bins[frozen], raw.values[frozen]
         model = changes.model[row]
-        if not len(row):
-            return
-        mature = np.array([self._at_maturity(index) for index in range(int(model.max()) + 1)])
-        time = np.where(mature[model], changes.prediction_ms[row], changes.outcome_ms[row])
-        code = model.astype(np.int64) * N_BINS + raw.bins[frozen]
-        self.fit_panes.add(time // self._settings.pane_ms, code, raw.values[frozen])
+        for index in np.unique(model).tolist():
+            mine = model == index
+            time = changes.prediction_ms if self._at_maturity(index) else changes.outcome_ms
+            self.fits(index).add(time[row[mine]] // self._settings.pane_ms, bins[mine], values[mine])
 
     def _fold_windows(self, changes: RowChanges, raw: _Scored, served: _Scored) -> None:
-        series = self.series.of_rows(changes.model, changes.profile)
-        kinds = ((RAW, raw), (SERVED, served))
-        code = np.concatenate([cell_code(series[:, s.row], kind, s.bins).ravel() for kind, s in kinds])
-        values = np.concatenate([np.tile(s.values, (len(series), 1)) for _, s in kinds])
-        row = np.concatenate([np.tile(s.row, len(series)) for _, s in kinds])
         time = changes.outcome_ms if self._settings.by_outcome_time else changes.prediction_ms
         pane = time // self._settings.pane_ms
-        self._note_series(series, changes, pane)
-        self._fold_cells(pane[row], code, values)
-        if self._settings.period is not None:
-            self._periods.add(_period_index(changes.prediction_ms, self._settings.period)[row], code, values)
+        kept = np.ones(len(pane), dtype=np.bool_) if self._retained_from is None else pane >= self._retained_from
+        series = self._series(changes, kept)
+        self._note(series, changes, pane, kept)
+        cut_series, row, values = [], [], []
+        for kind, scored in ((RAW, raw), (SERVED, served)):
+            cut_series.append(cell_code(series[:, scored.row], kind, scored.bins).ravel())
+            row.append(np.tile(scored.row, len(series)))
+            values.append(np.tile(scored.values, (len(series), 1)))
+        self._fold_rows(changes, pane, kept, Cells(np.concatenate(cut_series), np.concatenate(values)), np.concatenate(row))
 
-    def _fold_cells(self, pane: Ints, code: Ints, values: Ints) -> None:
-        if self._retained_from is not None and (pane < self._retained_from).any():
-            kept = pane >= self._retained_from
-            self._fold_everything(Cells(code[~kept], values[~kept]))
-            pane, code, values = pane[kept], code[kept], values[kept]
-            if not len(pane):
-                return
-        panes, cells = self._panes.add(pane, code, values)
+    def _fold_rows(self, changes: RowChanges, pane: Ints, kept: NDArray[np.bool_], rows: Cells, row: Ints) -> None:
+        """Count cells of single rows; `row[i]` is the change that cell i comes from."""
+        known = rows.code >= 0
+        if not known.all():
+            rows, row = Cells(rows.code[known], rows.values[known]), row[known]
+        if self._settings.period is not None:
+            self._periods.add(period_index(changes.prediction_ms, self._settings.period)[row], rows.code, rows.values)
+        held = kept[row]
+        if not held.all():
+            self._fold_everything(Cells(rows.code[~held], rows.values[~held]))
+            rows, row = Cells(rows.code[held], rows.values[held]), row[held]
+        if not len(row):
+            return
+        panes, cells = self._panes.add(pane[row], rows.code, rows.values)
         for window in self._windows.values():
             window.add(panes, cells)
-        self._hold(cells, 1)
+        self._presence.enter(cells)
         self._fold_everything(cells)
+
+    def _series(self, changes: RowChanges, kept: NDArray[np.bool_]) -> Ints:
+        """Series of rows, shape (cuts, n); of a row that no window holds only ``all``, the others are -1.
+
+        Else segments of which only old rows come would take a slot that nothing ever frees.
+        """
+        if self._settings.bounded or kept.all():
+            return self.series.of_rows(changes.model, changes.profile)
+        series = np.full((len(self.series.cuts), len(kept)), -1, dtype=np.int64)
+        series[:, kept] = self.series.of_rows(changes.model[kept], changes.profile[kept])
+        series[0, ~kept] = self.series.wholes(changes.model[~kept])
+        # A negative code stays negative whatever kind and bin are added: one series has CODES_PER_SERIES of them.
+        return series
 
     def _fold_everything(self, cells: Cells) -> None:
         if not self._settings.keep_everything:
-            mine = self.series.is_whole()[cells.code // (2 * N_BINS)]
+            mine = self.series.is_whole()[series_of(cells.code)]
             cells = Cells(cells.code[mine], cells.values[mine])
-        if len(cells.code):
+        if not len(cells.code) or self._everything_is_full:
+            return
+        try:
             self._everything = add_to_dense(self._everything, cells)
+        except StateLimitError:
+            if self._settings.keep_everything:
+                raise
+            # A daemon must not end because it ran for a year: what everything adds up to is no longer known.
+            self._drop_everything()
 
-    def _note_series(self, series: Ints, changes: RowChanges, pane: Ints) -> None:
-        added = changes.sign > 0
-        self.last_outcome_ms = _at_least(self.last_outcome_ms, len(self.series))
-        for cut in series[:, added]:
-            np.minimum.at(self.series.first_pane, cut, pane[added])
-            np.maximum.at(self.last_outcome_ms, cut, changes.outcome_ms[added])
+    def _drop_everything(self) -> None:
+        self._everything_is_full = True
+        self._everything = self._everything[:0].copy()
 
-    def _hold(self, cells: Cells, sign: int) -> None:
-        """Keep track of which series still have rows in a pane."""
-        series = cells.code // (2 * N_BINS)
-        self._rows_held = _at_least(self._rows_held, len(self.series))
-        np.add.at(self._rows_held, series, sign * cells.values[:, 0])
+    def _note(self, series: Ints, changes: RowChanges, pane: Ints, kept: NDArray[np.bool_]) -> None:
+        if len(self.last_outcome_ms) < len(self.series):
+            room = max(len(self.series), 2 * len(self.last_outcome_ms)) - len(self.last_outcome_ms)
+            self.last_outcome_ms = np.concatenate([self.last_outcome_ms, np.zeros(room, dtype=np.int64)])
+        new = changes.sign > 0
+        # An outcome that no window holds any more still says that outcomes come.
+        np.maximum.at(self.last_outcome_ms, series[0, new], changes.outcome_ms[new])
+        new &= kept | self._settings.bounded
+        for cut in series[:, new]:
+            self._presence.note(cut, pane[new])
+            np.maximum.at(self.last_outcome_ms, cut, changes.outcome_ms[new])
 
-    def _release_series(self, gone: Cells | None) -> None:
-        if gone is None:
+    def _release(self, dropped: tuple[Ints, Cells] | None) -> None:
+        if dropped is None or self._settings.bounded:
             return
-        self._hold(gone, -1)
-        if self._settings.keep_everything:
-            return
-        touched = np.unique(gone.code // (2 * N_BINS))
-        quiet = touched[(self._rows_held[touched] == 0) & ~self.series.is_whole()[touched]]
+        gone = self._presence.leave(*dropped)
+        quiet = gone[~self.series.is_whole()[gone]]
         self.last_outcome_ms[quiet] = 0
         self.series.free(quiet.tolist())
 
     def _promote(self) -> None:
+        """Give every count the columns of a weighted stream, as if all weights so far had been 1."""
+        for store in (self._panes, self._periods):
+            store.promote(_promoted)
+        for window in self._windows.values():
+            window.promote(_promoted)
+        for fits in self._fits.values():
+            fits.promote(_promoted, WEIGHTED)
+        if not self._settings.keep_everything and (self._everything[:, Column.N] > _MOST_ROWS).any():
+            self._drop_everything()
+        self._everything = _promoted(self._everything)
         self._width = WEIGHTED
-        for store in (self._panes, self._periods, self.fit_panes):
-            store.promote(promote)
-        for window in (*self._windows.values(), *self._fit_windows):
-            window.promote(promote)
-        self._everything = promote(self._everything)
 
 
-def _at_least(column: Ints, size: int) -> Ints:
-    if len(column) >= size:
-        return column
-    return np.concatenate([column, np.zeros(max(size, 2 * len(column)) - len(column), dtype=np.int64)])
+_MOST_ROWS = LIMIT >> 32
+"""Rows of one bin whose weights, in units of 2^-32, stay within the limit."""
 
 
-def _period_index(time_ms: Ints, period: Period) -> Ints:
-    unit = "D" if period == "day" else "M"
-    index: Ints = time_ms.astype("datetime64[ms]").astype(f"datetime64[{unit}]").astype(np.int64)
-    return index
+def _promoted(values: Ints) -> Ints:
+    most = int(values[:, Column.N].max(initial=0))
+    if most > _MOST_ROWS:
+        raise StateLimitError(
+            f"the count `w` would reach 2^32 times {most} rows, beyond 2^62",
+            hint="shorten windows.lengths, then rebuild the state",
+        )
+    return promote(values)
+
+
+def _pick(totals: Ints, series: Ints) -> Ints:
+    """Rows of a dense table by series; zeros for a series beyond its end."""
+    dense = totals.reshape(-1, 2, N_BINS, totals.shape[1])
+    if not len(series) or int(series.max()) < len(dense):
+        return dense[series]
+    picked = np.zeros((len(series), *dense.shape[1:]), dtype=np.int64)
+    inside = series < len(dense)
+    picked[inside] = dense[series[inside]]
+    return picked

@@ -5,7 +5,7 @@ A code is ``(series * 2 + kind) * 284 + bin``; kind 0 is raw, 1 is served.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,12 +13,16 @@ from numpy.typing import NDArray
 
 from streamcal.stats.layout import N_BINS
 
-__all__ = ["KINDS", "RAW", "SERVED", "Cells", "PaneStore", "cell_code", "reduce_cells"]
+__all__ = ["CODES_PER_SERIES", "KINDS", "RAW", "SERVED", "Cells", "PaneStore", "cell_code", "reduce_cells", "series_of"]
 
 RAW, SERVED = 0, 1
 KINDS = ("raw", "served")
+CODES_PER_SERIES = len(KINDS) * N_BINS
 _MOST_PARTS = 8
-"""Parts a pane may hold before they are merged: keeps both adding and reading near linear."""
+"""Parts a pane may hold before some are merged."""
+_MUCH_LARGER = 4
+"""A part so many times the size of all after it is left alone: so many tiny batches do not merge a large pane anew
+each time."""
 
 Ints = NDArray[np.int64]
 
@@ -39,6 +43,11 @@ class Cells:
 def cell_code(series: Ints, kind: int, bins: NDArray[np.intp]) -> Ints:
     """Codes of rows: `series` int64 (n,), `bins` (n,)."""
     return (series * 2 + kind) * N_BINS + bins
+
+
+def series_of(code: Ints) -> Ints:
+    """Series of each code."""
+    return code // CODES_PER_SERIES
 
 
 def reduce_cells(code: Ints, values: Ints) -> Cells:
@@ -69,14 +78,24 @@ class PaneStore:
         """Bytes of all cells."""
         return sum(part.nbytes for parts in self._panes.values() for part in parts)
 
+    @property
+    def lowest(self) -> int | None:
+        """First pane held."""
+        return min(self._panes, default=None)
+
+    @property
+    def highest(self) -> int | None:
+        """Last pane held."""
+        return max(self._panes, default=None)
+
     def add(self, pane: Ints, code: Ints, values: Ints) -> tuple[Ints, Cells]:
         """Add rows; returns them reduced to one cell per pane and code, with the pane of each cell."""
         if not len(pane):
             return pane, Cells(code, values)
-        lowest = int(pane.min())
         span = int(code.max()) + 1
-        combined = reduce_cells((pane - lowest) * span + code, values)
-        panes, codes = combined.code // span + lowest, combined.code % span
+        base, relative = _compact(pane, span)
+        combined = reduce_cells(relative * span + code, values)
+        panes, codes = base(combined.code // span), combined.code % span
         cells = Cells(codes, combined.values)
         starts = np.flatnonzero(np.concatenate([[True], panes[1:] != panes[:-1]])).tolist()
         for start, stop in zip(starts, [*starts[1:], len(panes)], strict=True):
@@ -90,9 +109,7 @@ class PaneStore:
         else:
             found = [parts for pane, parts in self._panes.items() if start <= pane < stop]
         parts = [part for held in found for part in held]
-        if not parts:
-            return None
-        return Cells(np.concatenate([p.code for p in parts]), np.concatenate([p.values for p in parts]))
+        return _joined(parts) if parts else None
 
     def each(self, start: int, stop: int) -> Iterator[tuple[int, Cells]]:
         """(pane, cells) of the panes start <= pane < stop that hold any, ascending; one cell per code."""
@@ -101,17 +118,18 @@ class PaneStore:
             if start <= pane < stop and pane in self._panes:
                 yield pane, self.of_pane(pane)
 
-    def drop_before(self, pane: int) -> Cells | None:
-        """Forget panes before `pane` and return their cells."""
+    def drop_before(self, pane: int) -> tuple[Ints, Cells] | None:
+        """Forget panes before `pane`; return their cells with the pane of each, or None."""
         if self._panes and pane - self._lowest < len(self._panes):
             old = [held for held in range(self._lowest, pane) if held in self._panes]
         else:
             old = [held for held in self._panes if held < pane]
         self._lowest = max(self._lowest, pane)
-        parts = [part for held in old for part in self._panes.pop(held)]
+        parts = [(held, part) for held in old for part in self._panes.pop(held)]
         if not parts:
             return None
-        return Cells(np.concatenate([p.code for p in parts]), np.concatenate([p.values for p in parts]))
+        panes = np.repeat([held for held, _ in parts], [len(part.code) for _, part in parts])
+        return panes, _joined([part for _, part in parts])
 
     def panes(self) -> list[int]:
         """Pane numbers held, ascending."""
@@ -119,8 +137,10 @@ class PaneStore:
 
     def of_pane(self, pane: int) -> Cells:
         """The cells of one pane, one per code."""
-        self._merge(self._panes[pane])
-        return self._panes[pane][0]
+        parts = self._panes[pane]
+        if len(parts) > 1:
+            parts[:] = [_merged(parts)]
+        return parts[0]
 
     def promote(self, promote: Callable[[Ints], Ints]) -> None:
         """Widen all cells when the stream becomes weighted."""
@@ -132,10 +152,26 @@ class PaneStore:
         self._lowest = min(self._lowest, pane)
         parts.append(cells)
         if len(parts) > _MOST_PARTS:
-            self._merge(parts)
+            after = np.cumsum([len(part.code) for part in parts[:0:-1]])[::-1]
+            start = next((i for i, part in enumerate(parts[:-1]) if len(part.code) <= _MUCH_LARGER * after[i]), None)
+            if start is not None:
+                parts[start:] = [_merged(parts[start:])]
 
-    @staticmethod
-    def _merge(parts: list[Cells]) -> None:
-        if len(parts) > 1:
-            code = np.concatenate([p.code for p in parts])
-            parts[:] = [reduce_cells(code, np.concatenate([p.values for p in parts]))]
+
+def _joined(parts: Sequence[Cells]) -> Cells:
+    return Cells(np.concatenate([p.code for p in parts]), np.concatenate([p.values for p in parts]))
+
+
+def _merged(parts: Sequence[Cells]) -> Cells:
+    """One cell per code."""
+    joined = _joined(parts)
+    return reduce_cells(joined.code, joined.values)
+
+
+def _compact(pane: Ints, span: int) -> tuple[Callable[[Ints], Ints], Ints]:
+    """Panes as small numbers, and the way back: less the lowest, or their ranks where that times `span` is too large."""
+    lowest = int(pane.min())
+    if (int(pane.max()) - lowest + 1) * span < 1 << 62:
+        return lambda small: small + lowest, pane - lowest
+    distinct, rank = np.unique(pane, return_inverse=True)
+    return lambda small: distinct[small], rank

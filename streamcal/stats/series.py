@@ -17,6 +17,9 @@ SAFETY_FACTOR = 4
 """Segments told apart per cut before the published cap is applied, as a multiple of `max_segments`: the cap's
 slots go by first pane, which is known only afterwards; beyond this, segments share ``__other__`` by arrival."""
 
+_MOST_EVENTS = 1 << 18
+"""Pairs of model and profile whose series are remembered (about 100 MB); then they are looked up anew."""
+
 Ints = NDArray[np.int64]
 
 
@@ -31,6 +34,11 @@ def segment_label(dimensions: Sequence[str], values: Sequence[str]) -> str:
     if not dimensions:
         return "all"
     return ",".join(f"{_escape(d)}={_escape(v)}" for d, v in zip(dimensions, values, strict=True))
+
+
+def _others(dimensions: Sequence[str]) -> tuple[str, ...]:
+    """The values of the segment that all beyond a cap share."""
+    return (OTHER,) * len(dimensions)
 
 
 def _escape(text: str) -> str:
@@ -52,7 +60,7 @@ class SeriesTable:
     Attributes
     ----------
     first_pane : int64 array
-        Earliest pane each series was counted in.
+        Pane in which the present run of each series began; see `streamcal.stats.presence.Presence`.
     """
 
     def __init__(self, names: Names, cuts: Sequence[tuple[str, ...]], max_segments: int) -> None:
@@ -67,6 +75,7 @@ class SeriesTable:
         self._of_event: dict[int, tuple[int, ...]] = {}
         self._held: dict[tuple[int, int], int] = {}
         self.first_pane: Ints = np.empty(0, dtype=np.int64)
+        self._whole: NDArray[np.bool_] = np.empty(0, dtype=np.bool_)
 
     def __len__(self) -> int:
         return len(self._keys)
@@ -94,7 +103,14 @@ class SeriesTable:
 
     def is_whole(self) -> NDArray[np.bool_]:
         """Per series number, whether it is a model's ``all``."""
-        return np.array([key is not None and key[1] == 0 for key in self._keys], dtype=np.bool_)
+        return self._whole[: len(self._keys)]
+
+    def wholes(self, model: NDArray[np.int32]) -> Ints:
+        """Numbers of the series ``all`` of these models, shape (n,)."""
+        distinct, place = np.unique(model, return_inverse=True)
+        numbers = np.array([self._series(index, 0, ()) for index in distinct.tolist()], dtype=np.int64)
+        found: Ints = numbers[place]
+        return found
 
     def free(self, series: Sequence[int]) -> None:
         """Let the numbers of quiet series be used again."""
@@ -111,15 +127,15 @@ class SeriesTable:
     def published(self, alive: Ints) -> dict[tuple[int, Series], list[int]]:
         """Which of the series `alive` are shown under which (model, labels).
 
-        Slots of a cut go by first pane, then name; all beyond `max_segments` share ``__other__``.
+        Slots of a cut go by first pane, then name; all beyond `max_segments` share ``__other__``, which takes none.
         """
         by_cut: dict[tuple[int, int], list[int]] = {}
         for number in alive.tolist():
             by_cut.setdefault(self._key(number)[:2], []).append(number)
         shown: dict[tuple[int, Series], list[int]] = {}
         for (model, cut), members in by_cut.items():
-            members.sort(key=lambda n: (int(self.first_pane[n]), self._key(n)[2]))
-            others = tuple(OTHER for _ in self._cuts[cut])
+            others = _others(self._cuts[cut])
+            members.sort(key=lambda n: (self._key(n)[2] == others, int(self.first_pane[n]), self._key(n)[2]))
             for place, number in enumerate(members):
                 values = self._key(number)[2] if place < self._max_segments else others
                 shown.setdefault((model, self._labels(cut, values)), []).append(number)
@@ -137,9 +153,10 @@ class SeriesTable:
 
     def _number(self, event: int) -> tuple[int, ...]:
         model, values = event >> 32, self._names.profiles[event & 0xFFFFFFFF]
-        numbers = tuple(
-            self._series(model, cut, tuple(values[place] for place in places)) for cut, places in enumerate(self._places)
-        )
+        of_cuts = [tuple(values[place] for place in places) for places in self._places]
+        numbers = tuple(self._series(model, cut, of_cut) for cut, of_cut in enumerate(of_cuts))
+        if len(self._of_event) >= _MOST_EVENTS:
+            self._of_event.clear()
         self._of_event[event] = numbers
         return numbers
 
@@ -148,8 +165,9 @@ class SeriesTable:
         if known is not None:
             return known
         held = self._held.get((model, cut), 0)
-        if held >= self._safety and values and values[0] != OTHER:
-            return self._series(model, cut, tuple(OTHER for _ in values))
+        others = _others(values)
+        if held >= self._safety and values != others:
+            return self._series(model, cut, others)
         self._held[(model, cut)] = held + 1
         if self._free:
             number = self._free.pop()
@@ -160,5 +178,7 @@ class SeriesTable:
             if number >= len(self.first_pane):
                 room = np.full(max(64, number), _NEVER, dtype=np.int64)
                 self.first_pane = np.concatenate([self.first_pane, room])
+                self._whole = np.concatenate([self._whole, np.zeros(len(room), dtype=np.bool_)])
+        self._whole[number] = cut == 0
         self._ids[(model, cut, values)] = number
         return number

@@ -7,10 +7,10 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from streamcal.stats.cells import Cells, PaneStore, reduce_cells
+from streamcal.stats.cells import CODES_PER_SERIES, Cells, PaneStore, reduce_cells
 from streamcal.stats.counts import check_range
 
-__all__ = ["WindowTotal"]
+__all__ = ["WindowTotal", "add_to_dense", "alive_series"]
 
 Ints = NDArray[np.int64]
 
@@ -54,6 +54,10 @@ class WindowTotal:
         elif inside.any():
             self._add_cells(Cells(cells.code[inside], cells.values[inside]), 1)
 
+    def alive(self) -> NDArray[np.bool_]:
+        """Whether each series has a row in the window."""
+        return alive_series(self.values)
+
     def promote(self, promote: Callable[[Ints], Ints]) -> None:
         """Widen when the stream becomes weighted."""
         self.values = promote(self.values)
@@ -64,7 +68,7 @@ class WindowTotal:
 
 
 def add_to_dense(values: Ints, cells: Cells, sign: int = 1) -> Ints:
-    """Add (or take away) cells to a dense table by code, growing it where needed; returns the table.
+    """Add (or take away) cells to a dense table by code, growing it where needed, by whole series; returns the table.
 
     Raises
     ------
@@ -73,7 +77,8 @@ def add_to_dense(values: Ints, cells: Cells, sign: int = 1) -> Ints:
     """
     highest = int(cells.code.max())
     if highest >= len(values):
-        grown = np.zeros((max(highest + 1, len(values) * 5 // 4), values.shape[1]), dtype=np.int64)
+        series = max(highest // CODES_PER_SERIES + 1, len(values) * 5 // 4 // CODES_PER_SERIES)
+        grown = np.zeros((series * CODES_PER_SERIES, values.shape[1]), dtype=np.int64)
         grown[: len(values)] = values
         values = grown
     reduced = reduce_cells(cells.code, cells.values)
@@ -81,3 +86,10 @@ def add_to_dense(values: Ints, cells: Cells, sign: int = 1) -> Ints:
     check_range(summed)
     values[reduced.code] = summed
     return values
+
+
+def alive_series(values: Ints) -> NDArray[np.bool_]:
+    """Whether each series of a dense table by code has a row."""
+    rows = values[:, 0].reshape(-1, CODES_PER_SERIES)
+    alive: NDArray[np.bool_] = np.logical_or.reduce(rows != 0, axis=1)
+    return alive

@@ -2,19 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streamcal.stream.events import OutcomeBatch, PredictionBatch
+from streamcal.stream.events import OutcomeBatch, PredictionBatch, Record
 from streamcal.stream.watermark import Watermark
 
-__all__ = ["LogReader", "Read"]
+__all__ = ["Log", "LogReader", "Read", "Reading", "Slice"]
 
 Ints = NDArray[np.int64]
+Log = tuple[str, int]
+"""Topic and partition."""
 Batch = TypeVar("Batch", PredictionBatch, OutcomeBatch)
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Consecutive records of one partition of one input topic.
+
+    Attributes
+    ----------
+    topic : {"predictions", "outcomes"}
+    order : int64 array, shape (records,), or None
+        Place of each record in the order in which all slices of one call are to be read (ascending);
+        None: the whole slice after the slices before it.
+    """
+
+    topic: str
+    partition: int
+    records: Sequence[Record]
+    order: NDArray[np.int64] | None = None
 
 
 @dataclass(slots=True)
@@ -74,6 +95,34 @@ class Read(Generic[Batch]):
     def reached(self) -> int | None:
         """The watermark after what was taken; None if nothing moved it."""
         return int(self.after[self.taken_clock - 1]) if self.taken_clock else None
+
+
+class Reading:
+    """The slices of one call, at most one per log, read together piece by piece."""
+
+    def __init__(self) -> None:
+        self._reads: dict[Log, Read[PredictionBatch] | Read[OutcomeBatch]] = {}
+
+    def add(self, log: Log, read: Read[PredictionBatch] | Read[OutcomeBatch]) -> None:
+        """Add the slice of one more log."""
+        assert log not in self._reads, "one slice per log and call"
+        self._reads[log] = read
+
+    def passing(self, moment_ms: int, waiting: Iterable[Log]) -> int | None:
+        """Place of the record with which the last of the logs `waiting` passes `moment_ms`, or None if one does not."""
+        place = None
+        for log in waiting:
+            passing = self._reads[log].passing(moment_ms) if log in self._reads else None
+            if passing is None:
+                return None
+            place = passing if place is None else max(place, passing)
+        return place
+
+    def take(self, place: int | None) -> Iterator[tuple[Log, PredictionBatch | OutcomeBatch, Ints, int | None]]:
+        """Of each log the untaken rows up to and with `place` (None: all), their watermarks, and its watermark then."""
+        for log, read in self._reads.items():
+            batch, watermark = read.take(place)
+            yield log, batch, watermark, read.reached
 
 
 class LogReader:

@@ -40,6 +40,11 @@ class Tally:
         self._whole: Counter[str] = Counter()
         self._by_model: dict[str, NDArray[np.int64]] = {name: np.zeros(1, dtype=np.int64) for name in MODEL_COUNTERS}
         self.rejected: Counter[tuple[str, str]] = Counter()
+        self._abandoned: Counter[int] = Counter()
+
+    def abandon(self, model: NDArray[np.int32]) -> None:
+        """Leave out of `pending` predictions whose partition went elsewhere, one entry of `model` each."""
+        self._abandoned.update(model.tolist())
 
     def add(self, name: str, count: int) -> None:
         """Add `count` to a counter that is not kept per model."""
@@ -67,4 +72,6 @@ class Tally:
     def pending(self, model: int | None = None) -> int:
         """Accepted predictions not yet released, of one model or of all."""
         counts = self.total() if model is None else self.of_model(model)
-        return counts["accepted_prediction"] - counts["matched"] - counts["expired"] - counts["negative_at_maturity"]
+        gone = self._abandoned.total() if model is None else self._abandoned[model]
+        released = counts["matched"] + counts["expired"] + counts["negative_at_maturity"]
+        return counts["accepted_prediction"] - released - gone

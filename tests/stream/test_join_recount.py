@@ -19,7 +19,6 @@ from streamcal.runtime.logs.base import LogRecord
 from streamcal.settings import EngineSettings
 from streamcal.stats.aggregate import EVERYTHING, AggregateSettings, WindowSpec
 from streamcal.stats.cells import KINDS
-from streamcal.stats.layout import N_BINS
 from streamcal.stream.fields import OutcomeFields, PredictionFields
 from streamcal.stream.join import ModelRules
 
@@ -53,7 +52,6 @@ def engine_for(rules: Rules, partitions: Sequence[int], **aggregate: Any) -> Eng
                 pane_ms=rules.pane_ms,
                 windows=[WindowSpec("w", 10)],
                 by_outcome_time=False,
-                fit_panes=10,
                 keep_everything=True,
                 **aggregate,
             ),
@@ -142,16 +140,14 @@ def test_two_interleavings_and_batchings_leave_the_same_state(data: st.DataObjec
 
 def fit_cells(engine: Engine) -> dict[int, dict[tuple[str, int], list[int]]]:
     """Non-zero cells of the frozen parts that fits read, by pane, model and bin."""
-    panes = {}
-    for pane in engine.aggregate.fit_panes.panes():
-        cells = engine.aggregate.fit_panes.of_pane(pane)
-        held = {
-            (engine.names.models[code // N_BINS], code % N_BINS): values.tolist()
-            for code, values in zip(cells.code.tolist(), cells.values, strict=True)
-            if values.any()
-        }
-        if held:
-            panes[pane] = held
+    panes: dict[int, dict[tuple[str, int], list[int]]] = {}
+    for model, name in enumerate(engine.names.models):
+        fits = engine.aggregate.fits(model)
+        for pane in fits.panes():
+            cells = fits.of_pane(pane)
+            for code, values in zip(cells.code.tolist(), cells.values, strict=True):
+                if values.any():
+                    panes.setdefault(pane, {})[name, code] = values.tolist()
     return panes
 
 
