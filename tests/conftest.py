@@ -10,6 +10,7 @@ from typing import NoReturn
 from uuid import uuid4
 
 import pytest
+from flights_year import flight_files, flights_year  # noqa: F401 - fixtures
 from kafka_broker import Broker, NoBrokerError, create_topics, find_broker
 
 IN_CI = os.environ.get("CI") == "true"

@@ -77,11 +77,15 @@ def read_maps(clients: KafkaClients, topic: str) -> dict[str, list[bytes]]:
     Raises
     ------
     BrokerError
-        The topic cannot be read to its end in time.
+        There is no such topic, or it cannot be read to its end in time.
     """
     consumer = clients.maps_consumer()
     try:
-        return _read_to_end(consumer, topic)
+        numbers = sorted(consumer.partitions_for_topic(topic) or ())
+        if not numbers:
+            hint = "the daemon makes it at its first start; check topics.maps and kafka.bootstrap_servers"
+            raise BrokerError(f"there is no topic {topic!r}", where=clients.servers, hint=hint)
+        return _read_to_end(consumer, [TopicPartition(topic, number) for number in numbers])
     except KafkaError as error:
         hint = "the broker answered before; check that the addresses it advertises can be reached from here"
         raise BrokerError(f"topic {topic!r} cannot be read: {error}", where=clients.servers, hint=hint) from error
@@ -111,8 +115,7 @@ def _create_maps(admin: Any, topic: str, where: str) -> None:
     log.info("maps topic created", topic=topic)
 
 
-def _read_to_end(consumer: Any, topic: str) -> dict[str, list[bytes]]:
-    parts = [TopicPartition(topic, number) for number in sorted(consumer.partitions_for_topic(topic))]
+def _read_to_end(consumer: Any, parts: Sequence[TopicPartition]) -> dict[str, list[bytes]]:
     consumer.assign(parts)
     consumer.seek_to_beginning(*parts)
     ends = consumer.end_offsets(parts, timeout_ms=admin_timeout_ms)
