@@ -36,7 +36,8 @@ class HistoryRecorder:
     """Collects report entries per model; give `record` to the engine as `on_history`."""
 
     def __init__(self, *, ece_bins: int, min_count: int) -> None:
-        self._options = {"ece_bins": ece_bins, "min_count": min_count}
+        self._ece_bins = ece_bins
+        self._min_count = min_count
         self._engine: Engine | None = None
         self._stands: list[_Stand] = []
         self._entries: dict[str, list[dict[str, Any]]] = {}
@@ -82,7 +83,9 @@ class HistoryRecorder:
             return
         stands, self._stands = self._stands, []
         counts = np.stack([stand.counts for stand in stands])
-        raw, served = (figures(counts[:, kind], **self._options) for kind in (RAW, SERVED))
+        raw, served = (
+            figures(counts[:, kind], ece_bins=self._ece_bins, min_count=self._min_count) for kind in (RAW, SERVED)
+        )
         for place, stand in enumerate(stands):
             entry = {
                 "at_ms": stand.at_ms,
