@@ -21,6 +21,7 @@ import msgspec
 from streamcal import __version__
 from streamcal.errors import MapDocumentError
 from streamcal.maps.families import Map, from_parameters
+from streamcal.maps.segments import CompiledMap, SegmentTable
 
 __all__ = [
     "SCHEMA_VERSION",
@@ -69,10 +70,11 @@ class MapDocument(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     version : int
         Grows with every map of the model; the highest one read is in force.
     family : str
-    parameters : dict of str to float
+    parameters : dict of str to float or list of float
         As `streamcal.maps.families` takes them.
     segments : dict
-        Empty: reserved for offsets per segment.
+        Segment key to ``offset`` and perhaps ``slope``, applied to the logit the family serves; see
+        `streamcal.maps.segments`.
     fit_window : FitWindow or None
         None where the map comes from a configuration and not from labels.
     counts : Counts
@@ -91,7 +93,7 @@ class MapDocument(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     model: Annotated[str, msgspec.Meta(min_length=1)]
     version: Annotated[int, msgspec.Meta(ge=1)]
     family: str
-    parameters: dict[str, float]
+    parameters: dict[str, float | list[float]]
     segments: dict[str, dict[str, float]]
     fit_window: FitWindow | None
     counts: Counts
@@ -102,8 +104,16 @@ class MapDocument(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     hash: str
 
     def to_map(self) -> Map:
-        """The map described; raises `MapDocumentError` as `from_parameters` does."""
+        """The family alone, without `segments`; raises `MapDocumentError` as `from_parameters` does."""
         return from_parameters(self.family, self.parameters)
+
+    def compile(self) -> CompiledMap:
+        """The whole map, segments included; raises `MapDocumentError` where it describes no usable one."""
+        map_ = self.to_map()
+        try:
+            return CompiledMap(map_, self.segments)
+        except ValueError as cause:
+            raise MapDocumentError(str(cause)) from cause
 
 
 class _Envelope(msgspec.Struct):
@@ -124,7 +134,7 @@ def content_hash(document: MapDocument) -> str:
     return f"sha256:{sha256(_canonical(content)).hexdigest()}"
 
 
-def new_document(
+def new_document(  # noqa: PLR0913 -- the fields of the document
     model: str,
     version: int,
     map_: Map,
@@ -134,6 +144,7 @@ def new_document(
     counts: Counts | None = None,
     evidence: Mapping[str, float] | None = None,
     parent: int | None = None,
+    segments: SegmentTable | None = None,
 ) -> MapDocument:
     """A sealed document of `map_`.
 
@@ -145,8 +156,13 @@ def new_document(
     map_ : Map
     at_ms : int
         Event time of the decision, ms.
-    fit_window, counts, evidence, parent
+    fit_window, counts, evidence, parent, segments
         See `MapDocument`; left out for a map from a configuration.
+
+    Raises
+    ------
+    MapDocumentError
+        If `segments` are not as `streamcal.maps.segments` takes them.
 
     Returns
     -------
@@ -165,8 +181,10 @@ def new_document(
         model=model,
         version=version,
         family=map_.family,
-        parameters={name: float(value) for name, value in map_.parameters().items()},
-        segments={},
+        parameters={name: _floats(value) for name, value in map_.parameters().items()},
+        segments={
+            key: {name: float(value) for name, value in entry.items()} for key, entry in (segments or {}).items()
+        },
         fit_window=fit_window,
         counts=counts if counts is not None else Counts(0, 0),
         evidence={name: float(value) for name, value in (evidence or {}).items()},
@@ -175,7 +193,12 @@ def new_document(
         product_version=__version__,
         hash="",
     )
+    document.compile()
     return msgspec.structs.replace(document, hash=content_hash(document))
+
+
+def _floats(value: float | list[float]) -> float | list[float]:
+    return [float(item) for item in value] if isinstance(value, list) else float(value)
 
 
 def encode(document: MapDocument) -> bytes:
@@ -227,6 +250,4 @@ def _verify(document: MapDocument) -> None:
             where=where,
             hint="the document was changed or damaged after it was written",
         )
-    if document.segments:
-        raise MapDocumentError("has entries per segment, which schema version 1 does not define", where=where)
-    document.to_map()
+    document.compile()

@@ -12,29 +12,46 @@ A further family is one frozen dataclass and one entry of `FAMILIES`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import ClassVar, Final, Protocol
 
-import numpy as np
-
 from streamcal.errors import MapDocumentError
+from streamcal.maps.families_knots import Cir, Girb, Isotonic
+from streamcal.maps.families_logit import Beta, Intercept, Temperature
 from streamcal.maps.link import (
     BELOW_ONE,
+    TINY,
     Floats,
     clip,
     clip_one,
+    inside,
     logit,
     logit_one,
     sigmoid,
     sigmoid_one,
 )
 
-__all__ = ["FAMILIES", "Identity", "Map", "Platt", "Prior", "from_parameters"]
+__all__ = [
+    "FAMILIES",
+    "Beta",
+    "Cir",
+    "Girb",
+    "Identity",
+    "Intercept",
+    "Isotonic",
+    "Map",
+    "Parameters",
+    "Platt",
+    "Prior",
+    "Temperature",
+    "Tracking",
+    "from_parameters",
+]
 
-_TINY: Final = 2.0**-1022
-"""Smallest normal float64: `inverse` accepts whatever `apply` may answer, which reaches below the 1e-7 clip."""
+Parameters = Mapping[str, float | Sequence[float]]
+"""What a map document stores: numbers, and lists of numbers where a family has knots."""
 
 
 class Map(Protocol):
@@ -51,17 +68,12 @@ class Map(Protocol):
         ...
 
     def inverse(self, p: Floats) -> Floats:
-        """The raw scores, within the clip, that are served as `p`."""
+        """The raw scores, within the clip, that are served as `p`; on a flat the lowest of them."""
         ...
 
-    def parameters(self) -> dict[str, float]:
+    def parameters(self) -> dict[str, float | list[float]]:
         """What a map document stores; `from_parameters` reads it back."""
         ...
-
-
-def _inside(p: Floats) -> Floats:
-    """`p` moved into (0, 1) by less than any map can tell."""
-    return np.minimum(np.maximum(p, _TINY), BELOW_ONE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +98,7 @@ class Identity:
         """See `Map.inverse`."""
         return clip(p)
 
-    def parameters(self) -> dict[str, float]:
+    def parameters(self) -> dict[str, float | list[float]]:
         """See `Map.parameters`."""
         return {}
 
@@ -138,7 +150,7 @@ class Prior:
             negatives *= self.positive_weight
         else:
             negatives /= self._rate
-        return _inside(q / (q + negatives))
+        return inside(q / (q + negatives))
 
     def apply_one(self, p: float) -> float:
         """See `Map.apply_one`."""
@@ -148,15 +160,15 @@ class Prior:
             negatives *= self.positive_weight
         else:
             negatives /= self._rate
-        return min(max(q / (q + negatives), _TINY), BELOW_ONE)
+        return min(max(q / (q + negatives), TINY), BELOW_ONE)
 
     def inverse(self, p: Floats) -> Floats:
         """See `Map.inverse`."""
-        q = _inside(p)
+        q = inside(p)
         positives = q * self.positive_weight if self.positive_weight is not None else q / self._rate
         return clip(positives / (positives + (1.0 - q)))
 
-    def parameters(self) -> dict[str, float]:
+    def parameters(self) -> dict[str, float | list[float]]:
         """See `Map.parameters`."""
         if self.positive_weight is not None:
             return {"positive_weight": self.positive_weight}
@@ -206,20 +218,34 @@ class Platt:
 
     def inverse(self, p: Floats) -> Floats:
         """See `Map.inverse`."""
-        return clip(sigmoid((logit(_inside(p)) - self.intercept) / self.slope))
+        return clip(sigmoid((logit(inside(p)) - self.intercept) / self.slope))
 
-    def parameters(self) -> dict[str, float]:
+    def parameters(self) -> dict[str, float | list[float]]:
         """See `Map.parameters`."""
         return {"slope": self.slope, "intercept": self.intercept}
 
 
+class Tracking(Platt):
+    """Platt's form as the tracking filter publishes it; the name tells a moving map from a fitted one.
+
+    >>> Tracking(slope=1.0, intercept=0.0)
+    Tracking(slope=1.0, intercept=0.0)
+    """
+
+    __slots__ = ()
+    family: ClassVar[str] = "tracking"
+
+
 FAMILIES: Final[Mapping[str, Callable[..., Map]]] = MappingProxyType(
-    {made.family: made for made in (Identity, Prior, Platt)}
+    {
+        made.family: made
+        for made in (Identity, Prior, Intercept, Temperature, Platt, Beta, Isotonic, Girb, Cir, Tracking)
+    }
 )
 """Family name, as documents and metrics carry it, to what builds the map from its parameters."""
 
 
-def from_parameters(family: str, parameters: Mapping[str, float]) -> Map:
+def from_parameters(family: str, parameters: Parameters) -> Map:
     """Build the map a document describes.
 
     Raises

@@ -18,11 +18,14 @@ __all__ = [
     "BELOW_ONE",
     "HIGHEST",
     "LOWEST",
+    "TINY",
     "Floats",
     "clip",
     "clip_one",
+    "inside",
     "logit",
     "logit_one",
+    "odds",
     "sigmoid",
     "sigmoid_one",
 ]
@@ -33,6 +36,8 @@ LOWEST: Final = SCORE_CLIP
 HIGHEST: Final = 1.0 - SCORE_CLIP
 BELOW_ONE: Final = 1.0 - 2.0**-53
 """The largest float64 below 1: what a sigmoid that rounds to 1 is replaced by."""
+TINY: Final = 2.0**-1022
+"""Smallest normal float64: an inverse accepts whatever a map may answer, which reaches below the 1e-7 clip."""
 _STEEPEST: Final = 700.0
 """exp(700) is finite in float64 and its reciprocal positive; exp(710) is neither."""
 
@@ -48,14 +53,24 @@ def clip_one(p: float) -> float:
     return LOWEST if p < LOWEST else HIGHEST if p > HIGHEST else p  # noqa: FURB136 -- `min` doubles its cost
 
 
+def inside(p: Floats) -> Floats:
+    """A new array with `p` moved into (0, 1) by less than any map can tell."""
+    return np.minimum(np.maximum(p, TINY), BELOW_ONE)
+
+
+def odds(p: Floats) -> Floats:
+    """Odds p / (1 - p), a new array; ascending with `p` even after rounding."""
+    ratio = np.subtract(1.0, p)
+    return np.divide(p, ratio, out=ratio)
+
+
 def logit(p: Floats) -> Floats:
     """ln(p / (1 - p)) of probabilities strictly inside (0, 1), to 3e-16 or one unit in the last place.
 
     One logarithm of the odds: 1 - p is exact from .5 up, and rounding it below that moves the logit by 1e-16.
     """
-    odds = np.subtract(1.0, p)
-    np.divide(p, odds, out=odds)
-    return np.log(odds, out=odds)
+    ratio = odds(p)
+    return np.log(ratio, out=ratio)
 
 
 def logit_one(p: float) -> float:

@@ -24,7 +24,34 @@ from streamcal.maps.document import (
     encode,
     new_document,
 )
-from streamcal.maps.families import FAMILIES, Identity, Map, Platt, Prior
+from streamcal.maps.families import (
+    FAMILIES,
+    Beta,
+    Cir,
+    Girb,
+    Identity,
+    Intercept,
+    Isotonic,
+    Map,
+    Platt,
+    Prior,
+    Temperature,
+    Tracking,
+)
+
+EVERY_FAMILY = (
+    Identity(),
+    Prior(negative_sampling_rate=0.1),
+    Prior(positive_weight=30),
+    Intercept(0.25),
+    Temperature(1.5),
+    Platt(0.5, 1),
+    Beta(0.9, 1, -0.1),
+    Isotonic([0.1, 1 / 3, 0.5], [0.125, 0.5, 0.5]),
+    Girb([0.1, 0.2], [0.125, 0.7]),
+    Cir([-1, 0.1, 2], [-3.5, -1, 0.7]),
+    Tracking(0.5, 1),
+)
 
 DOCUMENT = new_document(
     "clicks/7",
@@ -66,9 +93,7 @@ def test_the_hash_is_the_digest_of_the_rest() -> None:
     assert decode(resealed({})) == DOCUMENT
 
 
-@pytest.mark.parametrize(
-    "map_", [Identity(), Prior(negative_sampling_rate=0.1), Prior(positive_weight=30), Platt(0.5, 1)]
-)
+@pytest.mark.parametrize("map_", EVERY_FAMILY, ids=repr)
 def test_a_document_gives_its_map_back(map_: Map) -> None:
     assert decode(encode(new_document("default", 1, map_, at_ms=0))).to_map() == map_
 
@@ -138,6 +163,24 @@ def test_a_newer_schema_says_so_whatever_else_it_holds() -> None:
         {"parameters": {"slope": 0.5}},
         {"family": "spline"},
         {"segments": {"country=GB": {"intercept": 0.1}}},
+        {"segments": {"country=GB": {"slope": 1.0}}},
+        {"segments": {"country=GB": {"offset": 0.1, "slope": 0.0}}},
+        {"segments": {"country": {"offset": 0.1}}},
+        {"segments": {"country=GB,country=DE": {"offset": 0.1}}},
+        {"segments": {"country=%47B": {"offset": 0.1}}},
+        {"segments": {"country= GB": {"offset": 0.1}}},
+        {"segments": {"all": {"offset": 0.1}}},
+        {"family": "isotonic", "parameters": {"scores": 0.5, "values": 0.5}},
+        {"family": "isotonic", "parameters": {"scores": [0.1, 0.2], "values": [0.3, 0.3]}},
+        {"family": "isotonic", "parameters": {"scores": [0.1, 0.2], "values": [0.3, 0.2]}},
+        {"family": "girb", "parameters": {"scores": [0.2, 0.2], "values": [0.1, 0.3]}},
+        {"family": "girb", "parameters": {"scores": [0.1, 0.2], "values": [0.0, 0.3]}},
+        {"family": "girb", "parameters": {"scores": [0.1, 0.2, 0.3], "values": [0.1, 0.3]}},
+        {"family": "cir", "parameters": {"logits": [], "served_logits": []}},
+        {"family": "cir", "parameters": {"logits": [0, 1], "served_logits": [0, 0]}},
+        {"family": "beta", "parameters": {"a": 0, "b": 0, "c": 0}},
+        {"family": "beta", "parameters": {"a": [1], "b": 1, "c": 0}},
+        {"family": "platt", "parameters": {"slope": [0.5], "intercept": 0.0}},
         {"schema_version": 0},
         {"version": 0},
         {"model": ""},
@@ -166,8 +209,10 @@ def test_bytes_that_are_no_document_are_refused(data: bytes) -> None:
 
 def test_the_schema_accepts_what_is_written() -> None:
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
-    prior = new_document("default", 1, Prior(positive_weight=30.0), at_ms=0)
-    for document in (DOCUMENT, prior, new_document("default", 1, Identity(), at_ms=0)):
+    segments = {"country=GB,device=a%3Db": {"offset": 0.1, "slope": 0.9}, "country=GB": {"offset": 0}}
+    documents = [new_document("default", 1, map_, at_ms=0, segments=segments) for map_ in EVERY_FAMILY]
+    assert {document.family for document in documents} == set(FAMILIES)
+    for document in (DOCUMENT, *documents):
         jsonschema.validate(json.loads(encode(document)), SCHEMA)
 
 
@@ -187,6 +232,12 @@ def test_the_schema_names_the_fields_and_families_of_the_code() -> None:
         {"family": "prior"},
         {"family": "identity"},
         {"segments": {"a=b": {}}},
+        {"segments": {"a": {"offset": 1.0}}},
+        {"segments": {"a=b": {"offset": 1.0, "slope": 0.0}}},
+        {"family": "isotonic", "parameters": {"scores": [0.1, 0.2], "values": [0.3, 1.0]}},
+        {"family": "cir", "parameters": {"logits": [0.1], "served_logits": [701.0]}},
+        {"family": "temperature", "parameters": {"temperature": 0.0}},
+        {"family": "beta", "parameters": {"a": -1.0, "b": 1.0, "c": 0.0}},
         {"hash": "md5:0"},
         {"note": 1},
     ],

@@ -13,7 +13,21 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from streamcal.errors import MapDocumentError
-from streamcal.maps.families import FAMILIES, Identity, Map, Platt, Prior, from_parameters
+from streamcal.maps.families import (
+    FAMILIES,
+    Beta,
+    Cir,
+    Girb,
+    Identity,
+    Intercept,
+    Isotonic,
+    Map,
+    Platt,
+    Prior,
+    Temperature,
+    Tracking,
+    from_parameters,
+)
 
 RNG = np.random.default_rng(20130201)
 SCORES = np.concatenate([RNG.random(3000), 1 / (1 + np.exp(-RNG.normal(0, 8, 3000))), [0.0, 1.0, 1e-300, 5e-324, 0.5]])
@@ -32,6 +46,20 @@ MAPS: list[Map] = [
     Platt(60.0, 0.0),
     Platt(1.0, -2000.0),
     Platt(1.0, 2000.0),
+    Intercept(-1.0),
+    Intercept(900.0),
+    Temperature(2.0),
+    Temperature(0.01),
+    Tracking(0.55, -0.4),
+    Beta(0.7907249, 0.6919384, -0.2045015),
+    Beta(0.0, 1.5, 0.3),
+    Beta(2.0, 0.0, 40.0),
+    Isotonic([0.001, 0.01, 0.02, 0.4, 0.9], [1e-6, 0.02, 0.02, 0.3, 0.99]),
+    Isotonic(np.linspace(1e-6, 1e-3, 300), np.linspace(2e-6, 0.9, 300)),
+    Girb([0.02, 0.1, 0.3, 0.5], [0.05, 0.05, 0.2, 0.2001]),
+    Cir([-4.0, -3.9, 0.0, 3.0], [-3.0, -2.99, 0.5, 0.6]),
+    Cir([0.25], [-3.0]),
+    Cir(np.linspace(-16.2, 16.2, 280), np.linspace(-9, 12, 280)),
 ]
 
 
@@ -149,7 +177,9 @@ def test_parameters_make_the_same_map_again(map_: Map) -> None:
 
 
 def test_every_registered_family_answers_to_its_name() -> None:
-    assert list(FAMILIES) == ["identity", "prior", "platt"]
+    assert list(FAMILIES) == [
+        "identity", "prior", "intercept", "temperature", "platt", "beta", "isotonic", "girb", "cir", "tracking",
+    ]  # fmt: skip
     assert {map_.family for map_ in MAPS} == set(FAMILIES)
 
 
