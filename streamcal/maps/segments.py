@@ -1,255 +1,236 @@
-"""Corrections per segment on top of a map, and `CompiledMap`: a map document ready to be applied.
+"""What segments add to the global map: an offset each and, where data allow, a change of slope.
 
-An entry moves the logit of what the family serves: served = sigmoid(slope * logit(family(score)) + offset). Entries
-are absolute, never added up over cuts: the finest cut that has an entry for a row decides, then coarser ones, then
-the family alone serves the row, untouched. A cut is the dimensions a key names; finer means more dimensions, and
-between cuts of as many the names of the dimensions decide, in the order of their code points.
+The global map comes first, the segments stand on it. With s what is served to a segment now, one Newton step from the
+offset in place asks for g = sum (y - s) and I = sum s (1 - s). `SegmentSums` keep I * offset + g in place of g, so that
+sums taken at different offsets add, and fade; each step of a `SegmentTracker`, and each round of `pool_rows`, starts
+where the last one ended. That makes the single step exact where offsets are large, and where one positive in a segment
+of few would send it far off: it never starts from the segment's own estimate, but from the shrunk one.
 
-Keys are the segment labels of metrics and reports (``country=GB,device=ios``), values are taken as events are (NFC,
-trimmed, 64 characters), and a dimension a row does not have is ``__missing__``. An unknown value is never
-``__other__``: that name stands for what was folded together when counted, which a producer cannot know.
-
-The rules for keys and values are those of `streamcal.stats.series` and `streamcal.stream.values`, written again (and
-tested to agree): importing those would double what importing the transformer costs.
+A slope turns about `pivot`, the mean logit by weight s (1 - s), where it hardly touches the offset. It is estimated
+beside the offset, shrunk about the global slope, and left at its parent's below `SLOPE_POSITIVES` positives.
 """
 
 from __future__ import annotations
 
-import math
-import unicodedata
 from collections.abc import Mapping, Sequence
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
-from streamcal.maps.families import Map
-from streamcal.maps.link import Floats, logit, logit_one, sigmoid, sigmoid_one
+from streamcal.maps.laplace import Rows
+from streamcal.maps.pooling import level_sizes, pool
 
-__all__ = ["NO_ENTRY", "CompiledMap", "Entries", "SegmentTable", "parse_key", "segment_key", "segment_value"]
+__all__ = [
+    "SegmentOffsets",
+    "SegmentSums",
+    "SegmentTracker",
+    "no_offsets",
+    "pool_rows",
+    "segment_offsets",
+    "segment_sums",
+]
 
-Entries = NDArray[np.intp]
-SegmentTable = Mapping[str, Mapping[str, float]]
-"""Segment key to ``{"offset": float}`` or ``{"offset": float, "slope": float}``."""
+Floats = NDArray[np.float64]
+Indices = NDArray[np.intp]
 
-NO_ENTRY: Final = -1
-"""The family alone serves this row."""
+SLOPE_POSITIVES: Final = 200.0
+"""Standard error .05 to .07 of the slope: less cannot tell a slope of .9 from 1."""
 
-_MISSING: Final = "__missing__"
-_CHARACTERS: Final = 64
-_CODES: Final = (("%2C", ","), ("%3D", "="), ("%25", "%"))
+ROUNDS: Final = 30
+"""Most rounds of `pool_rows`. Newton's steps settle in five; the rest is for tau, which moves with the offsets."""
+
+SETTLED: Final = 1e-9
+"""Logits by which a round may still move an offset."""
 
 
-def segment_value(text: str) -> str:
-    """A value as events are counted under: NFC, trimmed, cut to 64 characters; empty is ``__missing__``.
+class SegmentSums(NamedTuple):
+    """A quadratic about each segment's log likelihood, in (offset, change of slope); every array is float64[S].
 
-    Raises
-    ------
-    TypeError
-        If it is no text.
-
-    Examples
-    --------
-    >>> segment_value("  GB ")
-    'GB'
+    `linear_*` is I * value + score at the values it was taken at, the others the matrix I over (1, raw logit);
+    `positives` the weight of positive rows.
     """
-    return unicodedata.normalize("NFC", text).strip()[:_CHARACTERS] or _MISSING
+
+    linear_offset: Floats
+    linear_slope: Floats
+    offset_offset: Floats
+    offset_slope: Floats
+    slope_slope: Floats
+    positives: Floats
 
 
-def segment_key(dimensions: Sequence[str], values: Sequence[str]) -> str:
-    """The key of a segment of at least one dimension.
+@dataclass(frozen=True, slots=True)
+class SegmentOffsets:
+    """What segments add, by level, coarsest (the root, one entry) first.
 
-    >>> segment_key(["country", "device"], ["GB", "a=b"])
-    'country=GB,device=a%3Db'
-    """
-    return ",".join(f"{_coded(d)}={_coded(v)}" for d, v in zip(dimensions, values, strict=True))
-
-
-def _coded(text: str) -> str:
-    return text.replace("%", "%25").replace(",", "%2C").replace("=", "%3D")
-
-
-def parse_key(key: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Dimensions and values of a segment key.
-
-    Raises
-    ------
-    ValueError
-        If the key is not what `segment_key` makes of them, a dimension is named twice, or a value is not
-        in the form in which events give it.
-
-    Examples
-    --------
-    >>> parse_key("country=GB,device=a%3Db")
-    (('country', 'device'), ('GB', 'a=b'))
-    """
-    pairs = [part.split("=") for part in key.split(",")]
-    if not all(len(pair) == 2 and all(pair) for pair in pairs):
-        raise ValueError(f"segment key {key!r} is not dimension=value, with commas between several")
-    dimensions = tuple(_plain(dimension) for dimension, _ in pairs)
-    values = tuple(_plain(value) for _, value in pairs)
-    if segment_key(dimensions, values) != key:
-        raise ValueError(f"segment key {key!r} has other percent codes than %25, %2C and %3D")
-    if len(set(dimensions)) < len(dimensions):
-        raise ValueError(f"segment key {key!r} names a dimension twice")
-    if any(segment_value(value) != value for value in values):
-        raise ValueError(f"segment key {key!r} has a value that is not NFC, trimmed and at most 64 characters")
-    return dimensions, values
-
-
-def _plain(text: str) -> str:
-    for code, character in _CODES:
-        text = text.replace(code, character)
-    return text
-
-
-def _slope_and_offset(key: str, entry: Mapping[str, float]) -> tuple[float, float]:
-    if "offset" not in entry or not entry.keys() <= {"offset", "slope"}:
-        raise ValueError(f"segment {key!r} takes offset and perhaps slope, not {sorted(entry)}")
-    slope, offset = float(entry.get("slope", 1.0)), float(entry["offset"])
-    if not (math.isfinite(offset) and math.isfinite(slope) and slope > 0.0):
-        raise ValueError(f"segment {key!r} has offset {offset!r} and slope {slope!r}: finite, and a slope above 0")
-    return slope, offset
-
-
-class CompiledMap:
-    """A map with its corrections per segment, immutable and safe to share between threads.
-
-    Parameters
-    ----------
-    map_ : Map
-    segments : SegmentTable
-        May be empty.
+    The served logit of a segment is the global one plus ``intercepts + slopes * x``, x the raw logit.
 
     Attributes
     ----------
-    map_ : Map
-        The family alone.
-    keys : tuple of str
-        The segment of each entry, by entry number.
-
-    Raises
-    ------
-    ValueError
-        If a key or an entry is not as said.
-
-    Examples
-    --------
-    >>> from streamcal.maps.families import Identity
-    >>> compiled = CompiledMap(Identity(), {"country=GB": {"offset": 0.0}, "country=GB,device=ios": {"offset": 2.0}})
-    >>> compiled.apply_one(0.5, {"country": "GB", "device": "android"})
-    0.5
-    >>> round(compiled.apply_one(0.5, {"country": "GB", "device": "ios"}), 4)
-    0.8808
+    intercepts, slopes : tuple of float64 arrays
+    tau, slope_tau : tuple of float
+        How far each level differs from its parents; offsets are compared at `pivot`.
+    pivot : float
     """
 
-    __slots__ = ("_apply_one", "_cuts", "_lines", "_offset", "_slope", "_values", "keys", "map_")
+    intercepts: tuple[Floats, ...]
+    slopes: tuple[Floats, ...]
+    tau: tuple[float, ...]
+    slope_tau: tuple[float, ...]
+    pivot: float
 
-    def __init__(self, map_: Map, segments: SegmentTable) -> None:
-        self.map_ = map_
-        self.keys = tuple(segments)
-        self._apply_one = map_.apply_one
-        self._lines = tuple(_slope_and_offset(key, entry) for key, entry in segments.items())
-        self._slope, self._offset = np.array(self._lines, dtype=np.float64).reshape(-1, 2).T
-        cuts: dict[tuple[str, ...], dict[tuple[str, ...], int]] = {}
-        for number, key in enumerate(self.keys):
-            dimensions, values = parse_key(key)
-            cuts.setdefault(dimensions, {})[values] = number
-        self._cuts = tuple(sorted(cuts.items(), key=lambda cut: (-len(cut[0]), cut[0])))
-        self._values = frozenset(value for _, table in self._cuts for values in table for value in values)
 
-    def entry(self, segments: Mapping[str, str] | None) -> int:
-        """Number of the entry for a row with these dimensions, `NO_ENTRY` where there is none.
+def no_offsets(parents: Sequence[Indices]) -> SegmentOffsets:
+    """The global map for every segment."""
+    zeros = tuple(np.zeros(size) for size in reversed(level_sizes(parents)))
+    none = (0.0,) * len(parents)
+    return SegmentOffsets(zeros, zeros, none, none, 0.0)
 
-        None is a row without dimensions.
-        """
-        given = {} if segments is None else segments
-        known = self._values
-        for dimensions, table in self._cuts:
-            values = []
-            for dimension in dimensions:
-                value = given.get(dimension, _MISSING)
-                values.append(value if value in known else segment_value(value))
-            number = table.get(tuple(values))
-            if number is not None:
-                return number
-        return NO_ENTRY
 
-    def entries(self, segments: Mapping[str, Sequence[str]], n: int) -> Entries:
-        """`entry` of `n` rows given by columns, intp[n].
+def segment_sums(rows: Rows, segment: Indices, global_logit: Floats, intercept: Floats, slope: Floats) -> SegmentSums:
+    """Sums of rows at the offsets in place.
 
-        Raises
-        ------
-        ValueError
-            If a column has another length.
-        """
-        for dimension, column in segments.items():
-            if len(column) != n:
-                raise ValueError(f"dimension {dimension!r} has {len(column)} values for {n} scores")
-        columns = list(segments.items())
-        # Distinct combinations are few: each is looked up once.
-        combinations = zip(*(column for _, column in columns), strict=True) if columns else [()] * n
-        found: dict[tuple[str, ...], int] = {}
-        numbers = np.empty(n, dtype=np.intp)
-        names = [dimension for dimension, _ in columns]
-        for row, values in enumerate(combinations):
-            number = found.get(values)
-            if number is None:
-                number = found[values] = self.entry(dict(zip(names, values, strict=True)))
-            numbers[row] = number
-        return numbers
+    Parameters
+    ----------
+    rows : Rows
+        By segment of the finest level and bin.
+    segment : intp[M]
+    global_logit : float64[M]
+        What the global map serves.
+    intercept, slope : float64[S]
+        In place, finest level.
+    """
+    x, size = rows.logit, len(intercept)
+    added = intercept[segment] + slope[segment] * x
+    served = expit(global_logit + added)
+    spread = rows.weight * served * (1.0 - served)
+    linear = rows.positive - rows.weight * served + spread * added
+    columns = (linear, linear * x, spread, spread * x, spread * x * x, rows.positive)
+    return SegmentSums(*(np.bincount(segment, column, size) for column in columns))
 
-    def apply(self, p: Floats, segments: Mapping[str, str] | Mapping[str, Sequence[str]] | None = None) -> Floats:
-        """Served scores of raw ones.
+
+def segment_offsets(
+    sums: SegmentSums, parents: Sequence[Indices], *, slopes: bool = True, root_sd: float = np.inf
+) -> SegmentOffsets:
+    """Pool slopes where data allow, then offsets beside them.
+
+    Parameters
+    ----------
+    sums : SegmentSums
+    parents : sequence of intp arrays
+        As `pool` takes them.
+    slopes : bool
+        Whether segments may turn the slope.
+    root_sd : float
+        Prior of the offset that all segments have in common; 0 leaves it to the global map.
+    """
+    information = sums.offset_offset
+    total = float(information.sum())
+    pivot = float(sums.offset_slope.sum()) / total if total > 0 else 0.0
+    safe = np.where(information > 0, information, 1.0)
+    # The same quadratic over (1, x - pivot).
+    linear_slope = sums.linear_slope - pivot * sums.linear_offset
+    cross = sums.offset_slope - pivot * information
+    curvature = sums.slope_slope - 2.0 * pivot * sums.offset_slope + pivot * pivot * information
+
+    profile = curvature - cross * cross / safe
+    enough = (sums.positives > SLOPE_POSITIVES) & (profile > 0) & slopes
+    turn = (linear_slope - cross * sums.linear_offset / safe) / np.where(enough, profile, 1.0)
+    turned = pool(turn, np.where(enough, profile, 0.0), parents, root_variance=0.0)
+    about = (sums.linear_offset - cross * turned.offsets[-1]) / safe
+    moved = pool(about, information, parents, root_variance=root_sd**2)
+    intercepts = tuple(move - pivot * slope for move, slope in zip(moved.offsets, turned.offsets, strict=True))
+    return SegmentOffsets(intercepts, turned.offsets, moved.tau, turned.tau, pivot)
+
+
+def pool_rows(
+    rows: Rows,
+    segment: Indices,
+    global_logit: Floats,
+    parents: Sequence[Indices],
+    *,
+    slopes: bool = True,
+    root_sd: float = np.inf,
+) -> SegmentOffsets:
+    """Offsets from the counts of a window, repeated from their own result until they settle.
+
+    Parameters
+    ----------
+    rows, segment, global_logit
+        As `segment_sums` takes them.
+    parents, slopes, root_sd
+        As `segment_offsets` takes them.
+    """
+    at = no_offsets(parents)
+    for _ in range(ROUNDS):
+        intercept, slope = at.intercepts[-1], at.slopes[-1]
+        sums = segment_sums(rows, segment, global_logit, intercept, slope)
+        at = segment_offsets(sums, parents, slopes=slopes, root_sd=root_sd)
+        moved = np.abs(at.intercepts[-1] - intercept) + np.abs(at.slopes[-1] - slope)
+        if float(moved.max(initial=0.0)) < SETTLED:
+            break
+    return at
+
+
+class SegmentTracker:
+    """Offsets that follow the stream: sums that fade by half in `half_life_steps`.
+
+    Faded sums weigh less against the prior, so a segment gone quiet goes back to its parent by itself.
+    Invariant: sums and offsets have one entry per segment of the finest level.
+
+    Parameters
+    ----------
+    half_life_steps : float
+    slopes : bool
+    root_sd : float
+        0: the global map follows what all segments have in common.
+    """
+
+    def __init__(self, half_life_steps: float, *, slopes: bool = True, root_sd: float = 0.0) -> None:
+        self._keep = 0.5 ** (1.0 / half_life_steps)
+        self._slopes, self._root_sd = slopes, root_sd
+        self._sums = np.zeros((len(SegmentSums._fields), 0))
+        self._intercept = np.zeros(0)
+        self._slope = np.zeros(0)
+
+    def update(
+        self, steps: int, rows: Rows, segment: Indices, global_logit: Floats, parents: Sequence[Indices]
+    ) -> SegmentOffsets:
+        """Offsets in force after `steps` steps, the last of which brought `rows`.
 
         Parameters
         ----------
-        p : float64 array
-            See `Map.apply`.
-        segments : mapping, optional
-            Dimension to the value all scores share, or dimension to one value per score (then `p` is flat).
-
-        Raises
-        ------
-        ValueError
-            If a column of values is not as long as `p`.
+        steps : int
+            At least 1; quiet ones before it included.
+        rows, segment, global_logit
+            As `segment_sums` takes them, `global_logit` by the global map that will be in force beside the offsets.
+        parents : sequence of intp arrays
+            As `pool` takes them. Segments may be added from one call to the next, numbers keep their meaning.
         """
-        if not self._cuts:
-            return self.map_.apply(p)
-        if segments is None or all(isinstance(value, str) for value in segments.values()):
-            return self.apply_entry(p, self.entry(segments))  # type: ignore[arg-type]  # just looked
-        return self.apply_entries(p, self.entries(segments, len(p)))
+        grown = len(parents[0]) - len(self._intercept)
+        if grown > 0:
+            self._sums = np.pad(self._sums, ((0, 0), (0, grown)))
+            self._intercept, self._slope = np.pad(self._intercept, (0, grown)), np.pad(self._slope, (0, grown))
+        self._sums *= self._keep**steps
+        if len(segment):
+            self._sums += np.stack(segment_sums(rows, segment, global_logit, self._intercept, self._slope))
+        found = segment_offsets(SegmentSums(*self._sums), parents, slopes=self._slopes, root_sd=self._root_sd)
+        self._intercept, self._slope = found.intercepts[-1], found.slopes[-1]
+        return found
 
-    def apply_entry(self, p: Floats, entry: int) -> Floats:
-        """Served scores of rows that share one entry, or `NO_ENTRY`."""
-        served = self.map_.apply(p)
-        if entry == NO_ENTRY:
-            return served
-        slope, offset = self._lines[entry]
-        z = logit(served)
-        z *= slope
-        z += offset
-        return sigmoid(z)
+    def forget(self, segment: Indices) -> None:
+        """Start these segments anew, before their numbers are given to others."""
+        self._sums[:, segment] = 0.0
+        self._intercept = self._intercept.copy()
+        self._slope = self._slope.copy()
+        self._intercept[segment] = self._slope[segment] = 0.0
 
-    def apply_entries(self, p: Floats, entries: Entries) -> Floats:
-        """Served scores of rows with the entry of each, float64[n]."""
-        served = self.map_.apply(p)
-        held = np.flatnonzero(entries != NO_ENTRY)
-        if len(held):
-            of_row = entries[held]
-            z = logit(served[held])
-            z *= self._slope[of_row]
-            z += self._offset[of_row]
-            served[held] = sigmoid(z)
-        return served
+    def state(self) -> dict[str, Floats]:
+        """All that moves, as arrays; `restore` continues from it to the bit."""
+        return {"sums": self._sums.copy(), "intercept": self._intercept.copy(), "slope": self._slope.copy()}
 
-    def apply_one(self, p: float, segments: Mapping[str, str] | None = None) -> float:
-        """The served score of one raw score; equal to `apply` to the bit."""
-        served = self._apply_one(p)
-        if not self._cuts:
-            return served
-        entry = self.entry(segments)
-        if entry == NO_ENTRY:
-            return served
-        slope, offset = self._lines[entry]
-        return sigmoid_one(logit_one(served) * slope + offset)
+    def restore(self, state: Mapping[str, Floats]) -> None:
+        """Take over what `state` gave."""
+        self._sums, self._intercept, self._slope = (state[name].copy() for name in ("sums", "intercept", "slope"))
