@@ -21,7 +21,7 @@ import msgspec
 from streamcal import __version__
 from streamcal.errors import MapDocumentError
 from streamcal.maps.families import Map, from_parameters
-from streamcal.maps.segments import CompiledMap, SegmentTable
+from streamcal.maps.compiled import CompiledMap, SegmentTable
 
 __all__ = [
     "SCHEMA_VERSION",
@@ -74,7 +74,7 @@ class MapDocument(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         As `streamcal.maps.families` takes them.
     segments : dict
         Segment key to ``offset`` and perhaps ``slope``, applied to the logit the family serves; see
-        `streamcal.maps.segments`.
+        `streamcal.maps.compiled`.
     fit_window : FitWindow or None
         None where the map comes from a configuration and not from labels.
     counts : Counts
@@ -162,7 +162,7 @@ def new_document(  # noqa: PLR0913 -- the fields of the document
     Raises
     ------
     MapDocumentError
-        If `segments` are not as `streamcal.maps.segments` takes them.
+        If `segments` are not as `streamcal.maps.compiled` takes them.
 
     Returns
     -------
