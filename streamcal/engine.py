@@ -34,6 +34,7 @@ from streamcal.stream.watermark import BEGINNING, END
 
 __all__ = ["Engine", "Slice"]
 
+
 class Engine:
     """Folds events into counts, and runs the scheduled refit.
 
@@ -71,7 +72,7 @@ class Engine:
         self._tasks: dict[int, JoinTask] = {}
         self._logs: dict[Log, LogReader] = {}
         series = SeriesTable(self.names, settings.cuts, settings.max_segments)
-        self.aggregate = Aggregate(settings.aggregate, series, self._at_maturity)
+        self.aggregate = Aggregate(settings.aggregate, series, lambda model: self._rules(model).positives_only)
         self.loops: dict[int, ModelLoop] = {}
         self.published = Publisher(settings, self.names, self.aggregate, self.tally)
         self._on_history = on_history
@@ -227,8 +228,9 @@ class Engine:
         return reading.passing(moment, [log for log, held in self._logs.items() if held.watermark.value <= moment])
 
     def _repeats(self) -> set[Repeat]:
-        refits = {Repeat(loop.every_ms, loop.span_ms) for loop in self.loops.values()}
-        return refits | {Repeat(HOUR_MS, self._settings.history_ms)}
+        pane_ms = self._settings.aggregate.pane_ms
+        refits = {Repeat(loop.every_ms, loop.span_ms + pane_ms) for loop in self.loops.values()}
+        return refits | {Repeat(HOUR_MS, self._settings.history_ms + pane_ms)}
 
     def _take(self, reading: Reading, place: int | None) -> None:
         """Join what was read up to `place`: predictions first, for an outcome looks at where their log stands."""
@@ -278,12 +280,11 @@ class Engine:
             return
         if before is None:
             # Which log was first heard of last is chance: moments begin with the first row, not with this one.
-            begun = self.aggregate.panes_start_ms()
-            before = lowest if begun is None else min(lowest, begun)
+            before = min([lowest, *self.aggregate.panes_ms()[:1]])
         repeats = self._repeats()
-        # Mostly event time is just past the one moment a batch was cut at.
-        last_row = self.aggregate.panes_end_ms() if lowest - before > min(repeats).every_ms else None
-        for moment in moments(before, lowest, repeats, last_row):
+        # Mostly event time is just past the one moment a batch was cut at, and the rest is left aside.
+        panes = self.aggregate.panes_ms() if lowest - before > min(repeats).every_ms else []
+        for moment in moments(before, lowest, repeats, panes):
             self._at_moment(moment)
         self.event_time_ms = lowest
         self.aggregate.advance(lowest)
@@ -298,6 +299,3 @@ class Engine:
 
     def _rules(self, model: int) -> ModelRules:
         return self._settings.rules(self.names.models[model])
-
-    def _at_maturity(self, model: int) -> bool:
-        return self._rules(model).positives_only

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +23,15 @@ from streamcal.stream.tally import Tally
 __all__ = ["Publisher", "WindowCounts"]
 
 Ints = NDArray[np.int64]
+Members = Mapping[Series, Sequence[int]]
+"""Published series, and the series numbers each adds up."""
+Shown = dict[int, dict[Series, list[int]]]
+"""`Members` by model index."""
+
 WHOLE = Series("all", "all")
+
+_TOGETHER = 500
+"""Series whose figures are computed in one go: 40 MB of counts; more save nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,53 +61,88 @@ class Publisher:
         """Window names, the one of everything last."""
         return [spec.name for spec in self._settings.aggregate.windows] + [EVERYTHING]
 
-    def shown(self, window: str) -> dict[int, dict[Series, list[int]]]:
+    def shown(self, window: str) -> Shown:
         """Per model index, the published series with rows in a window, and the numbers each adds up.
 
         Slots under the cap are dealt over all windows together, so a segment keeps its name in each.
         """
-        alive = set(self._aggregate.alive(window).tolist())
-        ever = np.unique(np.concatenate([self._aggregate.alive(name) for name in self.windows()]))
-        by_model: dict[int, dict[Series, list[int]]] = {}
-        for (model, labels), numbers in self._aggregate.series.published(ever).items():
-            if not alive.isdisjoint(numbers):
-                by_model.setdefault(model, {})[labels] = numbers
-        return by_model
+        return self._shown()[window]
 
-    def window_figures(self, window: str, members: Mapping[Series, Sequence[int]], counts: Ints) -> WindowFigures:
+    def _shown(self) -> dict[str, Shown]:
+        """What is shown in each window."""
+        alive = {name: self._aggregate.alive(name) for name in self.windows()}
+        ever = np.unique(np.concatenate(list(alive.values())))
+        published = self._aggregate.series.published(ever)
+        by_window: dict[str, Shown] = {}
+        for window, numbers in alive.items():
+            inside = set(numbers.tolist())
+            shown = by_window[window] = {}
+            for (model, labels), members in published.items():
+                if not inside.isdisjoint(members):
+                    shown.setdefault(model, {})[labels] = members
+        return by_window
+
+    def window_figures(self, window: str, members: Members, counts: Ints) -> WindowFigures:
         """Figures of the series `members`; `counts` (S, 2, 284, K) are theirs, in ascending label order."""
-        labels = _in_order(members)
-        whole = labels.index(WHOLE) if WHOLE in labels else None
-        bins = [
-            [] if whole is None else reliability(counts[whole, kind], ece_bins=self._settings.ece_bins)
-            for kind in (RAW, SERVED)
-        ]
-        return WindowFigures(
-            window=window,
-            series=labels,
-            raw=self._figures(counts[:, RAW]),
-            served=self._figures(counts[:, SERVED]),
-            raw_bins=bins[RAW],
-            served_bins=bins[SERVED],
-        )
+        ((_, found),) = self._together(window, [(0, counts, members)])
+        return found
 
     def _figures(self, counts: Ints) -> Figures:
         return figures(counts, ece_bins=self._settings.ece_bins, min_count=self._settings.min_count)
 
     def of_window(self, window: str) -> Iterator[tuple[int, WindowFigures]]:
         """(model index, figures) of every model with rows in the window."""
-        for model, members in self.shown(window).items():
-            yield model, self.window_figures(window, members, self._summed(window, members))
+        return self._of_window(window, self.shown(window))
+
+    def _of_window(self, window: str, shown: Shown) -> Iterator[tuple[int, WindowFigures]]:
+        """`of_window`, many models at a time: what figures cost hardly depends on how few series they are for."""
+        waiting: list[tuple[int, Ints, Members]] = []
+        for model, members in shown.items():
+            waiting.append((model, self._summed(window, members), members))
+            if sum(len(counts) for _, counts, _ in waiting) >= _TOGETHER:
+                yield from self._together(window, waiting)
+                waiting = []
+        yield from self._together(window, waiting)
+
+    def _together(
+        self, window: str, models: Sequence[tuple[int, Ints, Members]]
+    ) -> Iterator[tuple[int, WindowFigures]]:
+        if not models:
+            return
+        counts = np.concatenate([counts for _, counts, _ in models])
+        raw, served = self._figures(counts[:, RAW]), self._figures(counts[:, SERVED])
+        start = 0
+        for model, mine, members in models:
+            part = slice(start, start + len(mine))
+            start = part.stop
+            labels = _in_order(members)
+            yield (
+                model,
+                WindowFigures(
+                    window=window,
+                    series=labels,
+                    raw={name: values[part] for name, values in raw.items()},
+                    served={name: values[part] for name, values in served.items()},
+                    raw_bins=self._bins(labels, mine[:, RAW]),
+                    served_bins=self._bins(labels, mine[:, SERVED]),
+                ),
+            )
+
+    def _bins(self, labels: Sequence[Series], counts: Ints) -> Sequence[Mapping[str, Any]]:
+        """Reliability table of the series ``all``."""
+        if WHOLE not in labels:
+            return []
+        return reliability(counts[labels.index(WHOLE)], ece_bins=self._settings.ece_bins)
 
     def counts(self) -> list[WindowCounts]:
         """Counts of everything shown, for audit; the window of everything too."""
         return [
             WindowCounts(self._names.models[model], window, _in_order(members), self._summed(window, members))
-            for window in self.windows()
-            for model, members in self.shown(window).items()
+            for window, shown in self._shown().items()
+            for model, members in shown.items()
         ]
 
-    def of_period(self, start_ms: int, members: Mapping[Series, Sequence[int]]) -> WindowFigures:
+    def of_period(self, start_ms: int, members: Members) -> WindowFigures:
         """Figures of one calendar period for the series `members`."""
         numbers = np.array(sorted({n for held in members.values() for n in held}), dtype=np.int64)
         counts = self._aggregate.period_counts(start_ms, numbers)
@@ -116,13 +160,18 @@ class Publisher:
         """The whole picture."""
         # A model exists once it has predicted; a name that only outcomes use is none.
         by_model: dict[int, list[WindowFigures]] = {model: [] for model in loops}
-        for window in self.windows():
-            for model, found in self.of_window(window):
+        by_window = self._shown()
+        for window, shown in by_window.items():
+            for model, found in self._of_window(window, shown):
                 by_model[model].append(found)
+        last_outcomes = self._last_outcomes(by_window)
         return Snapshot(
             sequence=next(self._sequence),
             event_time_ms=event_time_ms,
-            models=[self._model(model, windows, loops[model], event_time_ms) for model, windows in by_model.items()],
+            models=[
+                self._model(model, windows, loops[model], event_time_ms, last_outcomes.get(model, {}))
+                for model, windows in by_model.items()
+            ],
             counters=self._tally.total(),
             rejected=dict(self._tally.rejected),
             watermarks=dict(watermarks),
@@ -132,7 +181,12 @@ class Publisher:
         )
 
     def _model(
-        self, model: int, windows: Sequence[WindowFigures], loop: ModelLoop, event_time_ms: int | None
+        self,
+        model: int,
+        windows: Sequence[WindowFigures],
+        loop: ModelLoop,
+        event_time_ms: int | None,
+        last_outcome_ms: Mapping[Series, int],
     ) -> ModelSnapshot:
         counters = self._tally.of_model(model)
         released = counters["matched"] + counters["expired"] + counters["negative_at_maturity"]
@@ -145,26 +199,29 @@ class Publisher:
             coverage=1 - counters["expired"] / released if released else None,
             champion=loop.state(),
             refits=dict(loop.results),
-            last_outcome_ms=self._last_outcomes(model),
+            last_outcome_ms=last_outcome_ms,
         )
 
-    def _last_outcomes(self, model: int) -> dict[Series, int]:
-        last: dict[Series, int] = {}
-        for labels, numbers in self.shown(self.windows()[0]).get(model, {}).items():
-            last[labels] = max(int(self._aggregate.last_outcome_ms[n]) for n in numbers)
+    def _last_outcomes(self, by_window: Mapping[str, Shown]) -> dict[int, dict[Series, int]]:
+        """Per model, the latest outcome time of every series shown in any window."""
+        last: dict[int, dict[Series, int]] = {}
+        for shown in by_window.values():
+            for model, members in shown.items():
+                for labels, numbers in members.items():
+                    last.setdefault(model, {})[labels] = int(self._aggregate.last_outcome_ms[numbers].max())
         return last
 
-    def _summed(self, window: str, members: Mapping[Series, Sequence[int]]) -> Ints:
+    def _summed(self, window: str, members: Members) -> Ints:
         numbers = np.array(sorted({n for held in members.values() for n in held}), dtype=np.int64)
         return _sum_members(members, numbers, self._aggregate.by_series(window, numbers))
 
 
-def _in_order(members: Mapping[Series, Sequence[int]]) -> list[Series]:
+def _in_order(members: Members) -> list[Series]:
     """``all`` first, then by cut and segment."""
     return sorted(members, key=lambda s: (s != WHOLE, s.cut, s.segment))
 
 
-def _sum_members(members: Mapping[Series, Sequence[int]], numbers: Ints, counts: Ints) -> Ints:
+def _sum_members(members: Members, numbers: Ints, counts: Ints) -> Ints:
     """Counts per published series in label order; `counts[i]` belongs to `numbers[i]`."""
     labels = _in_order(members)
     places = [np.searchsorted(numbers, members[label]) for label in labels]

@@ -8,20 +8,22 @@ of panes) is kept apart, by model.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streamcal.errors import StateLimitError
+from streamcal.stats.aggregate_settings import AggregateSettings, WindowSpec
 from streamcal.stats.cells import CODES_PER_SERIES, RAW, SERVED, Cells, PaneStore, cell_code, series_of
-from streamcal.stats.counts import LIMIT, PLAIN, WEIGHTED, Column, contributions, promote
+from streamcal.stats.counts import LIMIT, PLAIN, WEIGHTED, Column, promote
+from streamcal.stats.everything import Everything
 from streamcal.stats.fit_panes import FitPanes
 from streamcal.stats.layout import N_BINS
-from streamcal.stats.periods import Period, period_ends, period_index, period_starts
+from streamcal.stats.periods import period_ends, period_index, period_starts
 from streamcal.stats.presence import Presence
+from streamcal.stats.scored import Scored, score_kinds
 from streamcal.stats.series import SeriesTable
-from streamcal.stats.windows import WindowTotal, add_to_dense, alive_series
+from streamcal.stats.windows import WindowTotal, alive_series
 from streamcal.stream.changes import RowChanges
 
 __all__ = ["EVERYTHING", "Aggregate", "AggregateSettings", "WindowSpec"]
@@ -29,55 +31,10 @@ __all__ = ["EVERYTHING", "Aggregate", "AggregateSettings", "WindowSpec"]
 EVERYTHING = "all"
 """Name of the window of everything read."""
 
+_MOST_ROWS = LIMIT >> 32
+"""Rows of one bin whose weights, in units of 2^-32, stay within the limit."""
+
 Ints = NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True)
-class WindowSpec:
-    """A window: its name as configured and its length in panes."""
-
-    name: str
-    panes: int
-
-
-@dataclass(frozen=True, slots=True)
-class AggregateSettings:
-    """What is counted.
-
-    Attributes
-    ----------
-    by_outcome_time : bool
-        Whether window panes go by outcome time (else by prediction time).
-    keep_everything : bool
-        Keep the window of everything for each segment (bounded input) or for the whole model only.
-    period : {"day", "month"} or None
-        Also total by UTC calendar period of the prediction's time (bounded input).
-    """
-
-    pane_ms: int
-    windows: Sequence[WindowSpec]
-    by_outcome_time: bool
-    keep_everything: bool = False
-    period: Period | None = None
-
-    @property
-    def bounded(self) -> bool:
-        """Whether the input ends, so that what left the windows may still be told apart by segment."""
-        return self.keep_everything or self.period is not None
-
-    @property
-    def longest(self) -> WindowSpec:
-        """The window with most panes."""
-        return max(self.windows, key=lambda spec: spec.panes)
-
-
-@dataclass(frozen=True, slots=True)
-class _Scored:
-    """Contributions of one score kind: rows of the changes that have it, their bins and signed values."""
-
-    row: Ints
-    bins: NDArray[np.intp]
-    values: Ints
 
 
 class Aggregate:
@@ -107,8 +64,7 @@ class Aggregate:
         self._windows = {spec.name: WindowTotal(self._panes, PLAIN) for spec in settings.windows}
         longest = settings.longest
         self._presence = Presence(series, self._panes, self._windows[longest.name], longest.panes)
-        self._everything: Ints = np.zeros((0, PLAIN), dtype=np.int64)
-        self._everything_is_full = False
+        self._everything = Everything(PLAIN, bounded=settings.keep_everything)
         self._periods = PaneStore()
         self._retained_from: int | None = None
         self._fits: dict[int, FitPanes] = {}
@@ -117,7 +73,7 @@ class Aggregate:
     @property
     def nbytes(self) -> int:
         """Bytes of panes and totals."""
-        dense = self._everything.nbytes + sum(w.values.nbytes for w in self._windows.values())
+        dense = self._everything.values.nbytes + sum(w.values.nbytes for w in self._windows.values())
         stores = self._panes.nbytes + self._periods.nbytes + sum(fits.nbytes for fits in self._fits.values())
         return dense + stores
 
@@ -148,11 +104,7 @@ class Aggregate:
         """
         if changes.weight is not None and self._width == PLAIN and (changes.weight != 1.0).any():
             self._promote()
-        served = self._scored(changes, changes.served, np.arange(len(changes)))
-        if np.array_equal(changes.raw, changes.served):
-            raw = served
-        else:
-            raw = self._scored(changes, changes.raw, np.flatnonzero(~np.isnan(changes.raw)))
+        raw, served = score_kinds(changes, self._width)
         self._fold_fits(changes, raw)
         self._fold_windows(changes, raw, served)
 
@@ -169,21 +121,14 @@ class Aggregate:
             self._retained_from = oldest
             self._release(self._panes.drop_before(oldest))
 
-    def panes_end_ms(self) -> int | None:
-        """End of the last pane that holds anything a window or a fit may still read, or None."""
+    def panes_ms(self) -> list[int]:
+        """Start of every pane that a window or a fit may still read, ascending."""
         stores = (self._panes, *(fits.store for fits in self._fits.values()))
-        highest = [store.highest for store in stores if store.highest is not None]
-        return (max(highest) + 1) * self._settings.pane_ms if highest else None
-
-    def panes_start_ms(self) -> int | None:
-        """Start of the first pane that holds anything a window or a fit may still read, or None."""
-        stores = (self._panes, *(fits.store for fits in self._fits.values()))
-        lowest = [store.lowest for store in stores if store.lowest is not None]
-        return min(lowest) * self._settings.pane_ms if lowest else None
+        return [pane * self._settings.pane_ms for pane in sorted({pane for store in stores for pane in store.panes()})]
 
     def totals(self, window: str) -> Ints:
         """Dense totals of a window by code; shape (codes, width). Not a copy: read it at once."""
-        return self._everything if window == EVERYTHING else self._windows[window].values
+        return self._everything.values if window == EVERYTHING else self._windows[window].values
 
     def by_series(self, window: str, series: Ints) -> Ints:
         """Counts of some series in a window, a copy; shape (len(series), 2 kinds, 284, width)."""
@@ -212,17 +157,7 @@ class Aggregate:
         dense[cells.code[wanted]] = cells.values[wanted]
         return _pick(dense, series)
 
-    def _scored(self, changes: RowChanges, score: NDArray[np.float64], row: Ints) -> _Scored:
-        weight = None
-        if self._width == WEIGHTED:
-            weight = np.ones(len(row)) if changes.weight is None else changes.weight[row]
-        bins, values, _ = contributions(score[row], changes.label[row], weight)
-        sign = changes.sign[row]
-        if (sign < 0).any():
-            values *= sign[:, None]
-        return _Scored(row, bins, values)
-
-    def _fold_fits(self, changes: RowChanges, raw: _Scored) -> None:
+    def _fold_fits(self, changes: RowChanges, raw: Scored) -> None:
         frozen = changes.frozen[raw.row]
         row, bins, values = raw.row[frozen], raw.bins[frozen], raw.values[frozen]
         model = changes.model[row]
@@ -231,18 +166,17 @@ class Aggregate:
             time = changes.prediction_ms if self._at_maturity(index) else changes.outcome_ms
             self.fits(index).add(time[row[mine]] // self._settings.pane_ms, bins[mine], values[mine])
 
-    def _fold_windows(self, changes: RowChanges, raw: _Scored, served: _Scored) -> None:
+    def _fold_windows(self, changes: RowChanges, raw: Scored, served: Scored) -> None:
         time = changes.outcome_ms if self._settings.by_outcome_time else changes.prediction_ms
         pane = time // self._settings.pane_ms
         kept = np.ones(len(pane), dtype=np.bool_) if self._retained_from is None else pane >= self._retained_from
         series = self._series(changes, kept)
         self._note(series, changes, pane, kept)
-        cut_series, row, values = [], [], []
-        for kind, scored in ((RAW, raw), (SERVED, served)):
-            cut_series.append(cell_code(series[:, scored.row], kind, scored.bins).ravel())
-            row.append(np.tile(scored.row, len(series)))
-            values.append(np.tile(scored.values, (len(series), 1)))
-        self._fold_rows(changes, pane, kept, Cells(np.concatenate(cut_series), np.concatenate(values)), np.concatenate(row))
+        kinds = ((RAW, raw), (SERVED, served))
+        code = np.concatenate([cell_code(series[:, s.row], kind, s.bins).ravel() for kind, s in kinds])
+        values = np.concatenate([np.tile(s.values, (len(series), 1)) for _, s in kinds])
+        row = np.concatenate([np.tile(s.row, len(series)) for _, s in kinds])
+        self._fold_rows(changes, pane, kept, Cells(code, values), row)
 
     def _fold_rows(self, changes: RowChanges, pane: Ints, kept: NDArray[np.bool_], rows: Cells, row: Ints) -> None:
         """Count cells of single rows; `row[i]` is the change that cell i comes from."""
@@ -280,19 +214,7 @@ class Aggregate:
         if not self._settings.keep_everything:
             mine = self.series.is_whole()[series_of(cells.code)]
             cells = Cells(cells.code[mine], cells.values[mine])
-        if not len(cells.code) or self._everything_is_full:
-            return
-        try:
-            self._everything = add_to_dense(self._everything, cells)
-        except StateLimitError:
-            if self._settings.keep_everything:
-                raise
-            # A daemon must not end because it ran for a year: what everything adds up to is no longer known.
-            self._drop_everything()
-
-    def _drop_everything(self) -> None:
-        self._everything_is_full = True
-        self._everything = self._everything[:0].copy()
+        self._everything.add(cells)
 
     def _note(self, series: Ints, changes: RowChanges, pane: Ints, kept: NDArray[np.bool_]) -> None:
         if len(self.last_outcome_ms) < len(self.series):
@@ -320,16 +242,10 @@ class Aggregate:
             store.promote(_promoted)
         for window in self._windows.values():
             window.promote(_promoted)
+        self._everything.promote(_promoted)
         for fits in self._fits.values():
             fits.promote(_promoted, WEIGHTED)
-        if not self._settings.keep_everything and (self._everything[:, Column.N] > _MOST_ROWS).any():
-            self._drop_everything()
-        self._everything = _promoted(self._everything)
         self._width = WEIGHTED
-
-
-_MOST_ROWS = LIMIT >> 32
-"""Rows of one bin whose weights, in units of 2^-32, stay within the limit."""
 
 
 def _promoted(values: Ints) -> Ints:

@@ -78,16 +78,6 @@ class PaneStore:
         """Bytes of all cells."""
         return sum(part.nbytes for parts in self._panes.values() for part in parts)
 
-    @property
-    def lowest(self) -> int | None:
-        """First pane held."""
-        return min(self._panes, default=None)
-
-    @property
-    def highest(self) -> int | None:
-        """Last pane held."""
-        return max(self._panes, default=None)
-
     def add(self, pane: Ints, code: Ints, values: Ints) -> tuple[Ints, Cells]:
         """Add rows; returns them reduced to one cell per pane and code, with the pane of each cell."""
         if not len(pane):
@@ -169,7 +159,7 @@ def _merged(parts: Sequence[Cells]) -> Cells:
 
 
 def _compact(pane: Ints, span: int) -> tuple[Callable[[Ints], Ints], Ints]:
-    """Panes as small numbers, and the way back: less the lowest, or their ranks where that times `span` is too large."""
+    """Panes as small numbers, and the way back: less the lowest, or ranks where that times `span` is too large."""
     lowest = int(pane.min())
     if (int(pane.max()) - lowest + 1) * span < 1 << 62:
         return lambda small: small + lowest, pane - lowest

@@ -51,6 +51,8 @@ class Presence:
         """Let go of dropped cells, `pane[i]` that of cell i; return the series that have no row left."""
         series = series_of(cells.code)
         self._add(series, -cells.values[:, 0])
+        if int(pane.max()) - int(pane.min()) > self._span:
+            self._look_for_gaps(series, pane)
         touched, last = _last_panes(series, pane)
         quiet = self._rows[touched] == 0
         # With a row in the window that begins right behind the last pane the run goes on.
@@ -72,6 +74,14 @@ class Presence:
         inside = series < len(alive)
         inside[inside] = alive[series[inside]]
         return inside
+
+    def _look_for_gaps(self, series: Ints, pane: Ints) -> None:
+        """Set the first pane of series with a gap among the dropped panes to that behind the last gap."""
+        order = np.lexsort((pane, series))
+        series, pane = series[order], pane[order]
+        behind = np.append(False, (series[1:] == series[:-1]) & (pane[1:] - pane[:-1] > self._span))
+        # Of several gaps of a series the last is written last.
+        self._series.first_pane[series[behind]] = pane[behind]
 
     def _begin_again(self, last: dict[int, int]) -> None:
         """Set the first pane of series whose next row lies beyond a whole window from their last."""

@@ -118,7 +118,7 @@ class SeriesTable:
             key = self._key(number)
             del self._ids[key]
             self._keys[number] = None
-            self._held[key[:2]] -= 1
+            self._held[key[:2]] -= key[2] != _others(key[2])
             self._free.append(number)
             self.first_pane[number] = _NEVER
         if len(series):
@@ -168,7 +168,7 @@ class SeriesTable:
         others = _others(values)
         if held >= self._safety and values != others:
             return self._series(model, cut, others)
-        self._held[(model, cut)] = held + 1
+        self._held[(model, cut)] = held + (values != others)
         if self._free:
             number = self._free.pop()
             self._keys[number] = (model, cut, values)

@@ -23,7 +23,9 @@ from streamcal.stream.fields import OutcomeFields, PredictionFields
 from streamcal.stream.join import ModelRules
 
 TOPIC = {"p": "predictions", "o": "outcomes"}
-BATCHED = settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+BATCHED = settings(
+    max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
 
 
 def engine_for(rules: Rules, partitions: Sequence[int], **aggregate: Any) -> Engine:
@@ -97,7 +99,9 @@ def totals(engine: Engine) -> dict[tuple[str, str, str, str], dict[int, list[int
     return found
 
 
-def expected_totals(events: Sequence[Event], rules: Rules, *, width: int, drain: bool) -> dict[Any, dict[int, list[int]]]:
+def expected_totals(
+    events: Sequence[Event], rules: Rules, *, width: int, drain: bool
+) -> dict[Any, dict[int, list[int]]]:
     result = recount(events, rules, drain=drain)
     found = {}
     for name in KINDS:
@@ -167,13 +171,17 @@ def test_outcomes_shuffled_within_the_allowed_disorder_leave_the_counts_unchange
     first, second = (engine.tally.total() for engine in engines)
     invariant = ("accepted_outcome", "matched", "expired", "negative_at_maturity", "extreme")
     assert [first[name] for name in invariant] == [second[name] for name in invariant]
-    assert first["duplicate_outcome"] + first["revised_outcome"] == second["duplicate_outcome"] + second["revised_outcome"]
+    assert (
+        first["duplicate_outcome"] + first["revised_outcome"] == second["duplicate_outcome"] + second["revised_outcome"]
+    )
     assert first["late_outcome"] + first["orphan_outcome"] == second["late_outcome"] + second["orphan_outcome"]
 
 
 @BATCHED
 @given(data=st.data(), pair=log_pairs(max_partitions=1))
-def test_a_window_is_the_sum_of_the_panes_it_covers_and_an_emptied_one_is_zero(data: st.DataObject, pair: LogPair) -> None:
+def test_a_window_is_the_sum_of_the_panes_it_covers_and_an_emptied_one_is_zero(
+    data: st.DataObject, pair: LogPair
+) -> None:
     rules = pair.rules
     events = data.draw(interleavings(pair.logs))
     engine = folded(rules, events, data.draw(batchings(len(events))))
@@ -216,7 +224,9 @@ def test_one_id_in_every_record_equals_the_recount() -> None:
         t = EPOCH_MS + i + int(rng.integers(0, 40))
         model = f"m{i % 3}"
         events.append(("p", 0, {"id": "a", "ts": t, "score": 0.3, "model": model}, None))
-        events.append(("o", 0, {"id": "a", "ts": t + int(rng.integers(-150, 6_000)), "label": int(rng.integers(2))}, None))
+        events.append(
+            ("o", 0, {"id": "a", "ts": t + int(rng.integers(-150, 6_000)), "label": int(rng.integers(2))}, None)
+        )
     engine = folded(rules, events, [20_000])
     assert engine.tally.total()["revised_outcome"] > 10
     assert_equals_recount(engine, events, rules, drain=False)
