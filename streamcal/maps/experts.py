@@ -51,8 +51,8 @@ EXPERTS: Final[tuple[Expert, ...]] = tuple(
     Expert(level, transient, 6.0, cycle)
     for level, transient, cycle in product((0.02, 0.05, 0.15), (0.0, 0.3, 0.6), (-1.0, 0.015))
 )
-"""Levels that walk .2 in a hundred days, in sixteen or in two; days that are as the last, or off by some 35 % or 80 % of
-the odds. Chosen on four months of one stream, where a factor of two in any of them moves the log loss by .001."""
+"""Levels that walk .2 in a hundred days, in sixteen or in two; days that are as the last, or 35 % or 80 % off in the
+odds. Chosen on four months of one stream, where a factor of two in any of them moves the log loss by .001."""
 
 
 @dataclass(frozen=True, slots=True)

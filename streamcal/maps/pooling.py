@@ -72,7 +72,7 @@ def pool(estimate: Floats, information: Floats, parents: Sequence[Indices], *, r
     Two segments known to 1/4 each and 2 apart: tau^2 = (8 - 1) / 4, so 7/8 of each half of the gap stays.
 
     >>> pooled = pool(np.array([-1.0, 1.0]), np.array([4.0, 4.0]), [np.array([0, 0])])
-    >>> pooled.offsets[1].tolist(), pooled.tau[0] ** 2
+    >>> pooled.offsets[1].tolist(), round(pooled.tau[0] ** 2, 12)
     ([-0.875, 0.875], 1.75)
     """
     known = information > 0
@@ -114,5 +114,5 @@ def _variance_between(b: Floats, w: Floats, parent: Indices, size: int) -> float
 def _of_parents(b: Floats, w: Floats, parent: Indices, size: int, variance: float) -> tuple[Floats, Floats]:
     """Estimate and information of the parents."""
     weight = w / (variance * w + 1.0)
-    total = np.bincount(parent, weight, size)
+    total: Floats = np.bincount(parent, weight, size).astype(np.float64)
     return np.bincount(parent, weight * b, size) / np.where(total > 0, total, 1.0), total

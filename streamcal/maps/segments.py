@@ -108,7 +108,7 @@ def segment_sums(rows: Rows, segment: Indices, global_logit: Floats, intercept: 
     spread = rows.weight * served * (1.0 - served)
     linear = rows.positive - rows.weight * served + spread * added
     columns = (linear, linear * x, spread, spread * x, spread * x * x, rows.positive)
-    return SegmentSums(*(np.bincount(segment, column, size) for column in columns))
+    return SegmentSums(*(np.bincount(segment, column, size).astype(np.float64) for column in columns))
 
 
 def segment_offsets(

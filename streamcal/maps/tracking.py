@@ -1,7 +1,8 @@
 """The tracking filter: a Platt map that moves with the stream.
 
-Time goes in *steps* (a quarter of an hour by default). For each step the filter says which map is in force; once the step is over
-it learns from the rows that became known in it. An *expert* is one idea of how fast the truth moves. Its logit is::
+Time goes in *steps* (a quarter of an hour by default). For each step the filter says which map is in force; once the
+step is over it learns from the rows that became known in it. An *expert* is one idea of how fast the truth moves. Its
+logit is::
 
     level + slope * x + cycle(time of day) + transient
 
@@ -247,9 +248,8 @@ class TrackingFilter:
         self._log_weight = self._log_weight - rows.log_loss(self._served[slots].T + self._slopes[slots].T * rows.logit)
         self._log_weight -= self._log_weight.max()
 
-        design = np.column_stack(
-            [np.ones_like(rows.logit), rows.logit, harmonics(cells.predicted, self.settings.step_ms)]
-        )
+        cycle = harmonics(cells.predicted, self.settings.step_ms)
+        design = np.column_stack([np.ones_like(rows.logit), rows.logit, cycle])
         slow = laplace(rows, design, self._free, self._transients[slots].T, self._mean, self._covariance)
         self._mean, self._covariance = slow.mean, slow.covariance
 
