@@ -15,7 +15,7 @@ from kafka.errors import KafkaError
 from streamcal.errors import BrokerError
 from streamcal.runtime.config_kafka import Kafka
 
-__all__ = ["CONNECT_S", "KafkaClients", "admin_timeout_ms"]
+__all__ = ["CONNECT_S", "TUNED", "KafkaClients", "admin_timeout_ms"]
 
 CONNECT_S: Final = 12.0
 """Longest wait for a first answer of any broker: a wrong address is known in well under 15 s."""
@@ -23,7 +23,7 @@ CONNECT_S: Final = 12.0
 admin_timeout_ms: Final = 10_000
 """Longest wait for one answer to a question asked while starting or settling."""
 
-_TUNED: Final[dict[str, Any]] = {
+TUNED: Final[dict[str, Any]] = {
     # Measured on 150-byte records: fewer, larger polls keep the columns long; beyond 20,000 nothing is gained.
     "max_poll_records": 20_000,
     "max_partition_fetch_bytes": 4 * 1024 * 1024,
@@ -91,7 +91,7 @@ class KafkaClients:
     def group_consumer(self) -> Any:
         """A member of the consumer group, not yet subscribed; raises BrokerError."""
         identity = {"group_id": self._kafka.group_id, "group_instance_id": self._kafka.group_instance_id}
-        return self._connect(KafkaConsumer, {**_TUNED, **self._kafka.consumer, **identity, **_GROUP})
+        return self._connect(KafkaConsumer, {**TUNED, **self._kafka.consumer, **identity, **_GROUP})
 
     def maps_consumer(self) -> Any:
         """A consumer without a group; raises BrokerError."""

@@ -1,0 +1,204 @@
+"""Messages per CPU second of the whole monitor on a real Kafka, beside the same client that only polls and counts.
+
+    python benchmarks/pipeline.py [--pairs 300000] [--rounds 5] [--profile]
+
+The monitor decodes, joins, counts, refits, commits, takes a picture a second and renders it as a scrape would. The
+drain is the yardstick: no program on this client can be faster. Each run is a process of its own; CPU is that of all
+its threads from the first poll to the last record. Seeded; needs what the tests need for a broker.
+"""
+
+from __future__ import annotations
+
+import argparse
+import cProfile
+import json
+import os
+import pstats
+import random
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+
+from streamcal.engine import Engine
+from streamcal.runtime.config import Config
+from streamcal.runtime.logs.kafka import KafkaLog
+from streamcal.runtime.logs.kafka_clients import TUNED
+from streamcal.runtime.loop import Readers, Runtime
+from streamcal.runtime.wiring import engine_settings
+from streamcal.serve.exporter import BuildInfo, Exporter, ProcessCollector
+from streamcal.serve.metrics import ExportSettings
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from kafka_broker import create_topics, running_broker
+
+PARTITIONS = 4
+BEHIND = 20_000
+"""Predictions between one and its outcome."""
+STEP_MS = 20
+START_MS = 1_700_000_000_000
+BEST_DRAIN = ({}, {"check_crcs": False})
+"""Settings tried for the drain over those of the monitor; the faster one counts."""
+
+
+def values(pairs: int) -> list[tuple[str, bytes, bytes, int]]:
+    """Topic role, key, value and time of every record, about 150 bytes each."""
+    draw = random.Random(7)
+    ids = [f"{draw.getrandbits(128):032x}" for _ in range(pairs)]
+    records = []
+    for place, name in enumerate(ids):
+        at_ms = START_MS + place * STEP_MS
+        segments = {"country": draw.choice(("GB", "DE", "FR", "US", "BR")), "device": draw.choice(("ios", "web"))}
+        score = round(draw.betavariate(1, 6), 6)
+        event = {"id": name, "ts": at_ms, "score": score, "model": "ctr", "segments": segments, "host": "eu-7-0042"}
+        records.append(("predictions", name.encode(), json.dumps(event, separators=(",", ":")).encode(), at_ms))
+        known_ms = at_ms + BEHIND * STEP_MS
+        outcome = {
+            "id": name,
+            "ts": known_ms,
+            "label": int(draw.random() < score),
+            "source": "billing",
+            "pad": "x" * 50,
+        }
+        records.append(("outcomes", name.encode(), json.dumps(outcome, separators=(",", ":")).encode(), known_ms))
+    return sorted(records, key=lambda record: record[3])
+
+
+def fill(bootstrap: str, names: dict[str, str], pairs: int) -> float:
+    """Produce all records; returns their mean size in bytes."""
+    records = values(pairs)
+    producer = KafkaProducer(bootstrap_servers=bootstrap, acks="all", linger_ms=50, batch_size=200_000)
+    for role, key, value, at_ms in records:
+        producer.send(names[role], key=key, value=value, timestamp_ms=at_ms)
+    producer.close()
+    return statistics.mean(len(value) for _, _, value, _ in records)
+
+
+def drain(bootstrap: str, names: dict[str, str], total: int, settings: dict[str, Any]) -> None:
+    """Poll and count."""
+    consumer = KafkaConsumer(bootstrap_servers=bootstrap, isolation_level="read_committed", **TUNED, **settings)
+    parts = [TopicPartition(names[role], n) for role in ("predictions", "outcomes") for n in range(PARTITIONS)]
+    consumer.assign(parts)
+    for part in parts:
+        consumer.seek(part, 0)
+    count, clock = 0, Clock()
+    while count < total:
+        count += sum(map(len, consumer.poll(timeout_ms=250).values()))
+    clock.report(total)
+    consumer.close()
+
+
+def monitor(bootstrap: str, names: dict[str, str], total: int, *, profile: bool) -> None:
+    """The daemon's own loop until everything is counted."""
+    config = Config.model_validate(
+        {
+            "kafka": {
+                "bootstrap_servers": bootstrap,
+                "group_id": f"bench-{os.getpid()}",
+                "start_from": "earliest",
+            },
+            "topics": names,
+        }
+    )
+    readers = Readers()
+    process = ProcessCollector(BuildInfo("", ""), readers.readiness, readers.commits)
+    exporter = Exporter(readers.holder, ExportSettings(), process)
+    engine = Engine(engine_settings(config), ())
+    clock: list[Clock] = []
+    profiler = cProfile.Profile()
+
+    def read() -> int:
+        return sum(engine.records_read(*log) for log in engine.logs)
+
+    def after_poll() -> None:
+        exporter.text()  # renders when there is a new picture, a second at most
+
+    class Counting(KafkaLog):
+        """Starts the clock when the partitions are there and nothing has been read."""
+
+        def poll(self, timeout_s: float) -> Any:
+            if self.partitions and not clock:
+                clock.append(Clock())
+                if profile:
+                    profiler.enable()
+            return super().poll(timeout_s)
+
+    source = Counting(config)
+    runtime = Runtime(engine, source, readers=readers, idle_timeout_s=60.0, after_poll=after_poll)
+    runtime.run(lambda: read() >= total)
+    profiler.disable()
+    clock[0].report(total)
+    assert sum(model.counters["matched"] for model in readers.holder.latest.models) == total // 2  # type: ignore[union-attr]
+    source.close()
+    if profile:
+        pstats.Stats(profiler, stream=sys.stderr).sort_stats("tottime").print_stats(40)
+        pstats.Stats(profiler, stream=sys.stderr).sort_stats("cumulative").print_stats(60)
+
+
+class Clock:
+    """CPU of all threads of this process, and the wall clock, from now on."""
+
+    def __init__(self) -> None:
+        self._cpu, self._wall = time.process_time(), time.monotonic()
+
+    def report(self, total: int) -> None:
+        cpu, wall = time.process_time() - self._cpu, time.monotonic() - self._wall
+        print(json.dumps({"cpu": total / cpu, "wall": total / wall}), flush=True)
+
+
+def measured(
+    args: argparse.Namespace, bootstrap: str, names: dict[str, str], what: str, *more: str
+) -> dict[str, float]:
+    command = [sys.executable, __file__, "--child", what, "--bootstrap", bootstrap, "--names", json.dumps(names)]
+    done = subprocess.run([*command, "--pairs", str(args.pairs), *more], stdout=subprocess.PIPE, check=True)
+    rates: dict[str, float] = json.loads(done.stdout.splitlines()[-1])  # log lines come before
+    return rates
+
+
+def compare(args: argparse.Namespace, bootstrap: str) -> None:
+    run = f"{time.time_ns():x}"
+    names = {role: f"bench-{role}-{run}" for role in ("predictions", "outcomes", "maps")}
+    inputs = {names[role]: PARTITIONS for role in ("predictions", "outcomes")}
+    create_topics(bootstrap, inputs, {"retention.ms": "-1"})
+    size = fill(bootstrap, names, args.pairs)
+    print(f"{2 * args.pairs:,} records of {size:.0f} bytes, {PARTITIONS} partitions, outcomes {BEHIND:,} behind")
+    if args.profile:
+        measured(args, bootstrap, names, "monitor", "--profile")
+        return
+    found: dict[str, list[dict[str, float]]] = {}
+    for _ in range(args.rounds):
+        found.setdefault("monitor", []).append(measured(args, bootstrap, names, "monitor"))
+        for settings in BEST_DRAIN:
+            text = json.dumps(settings)
+            found.setdefault(f"drain {text}", []).append(measured(args, bootstrap, names, "drain", "--settings", text))
+    medians = {what: statistics.median(rates["cpu"] for rates in runs) for what, runs in found.items()}
+    for what, runs in found.items():
+        wall = statistics.median(rates["wall"] for rates in runs)
+        print(f"{what:32} {medians[what]:10,.0f} messages per CPU second, {wall:10,.0f} per second")
+    best = max(rate for what, rate in medians.items() if what != "monitor")
+    print(f"monitor / best drain: {medians['monitor'] / best:.2f} of the messages per CPU second")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pairs", type=int, default=300_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--profile", action="store_true", help="one run of the monitor under cProfile")
+    for inner in ("--child", "--bootstrap", "--names", "--settings"):
+        parser.add_argument(inner, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.child == "drain":
+        drain(args.bootstrap, json.loads(args.names), 2 * args.pairs, json.loads(args.settings))
+    elif args.child == "monitor":
+        monitor(args.bootstrap, json.loads(args.names), 2 * args.pairs, profile=args.profile)
+    else:
+        with running_broker() as broker:
+            compare(args, broker.bootstrap)
+
+
+if __name__ == "__main__":
+    main()
