@@ -240,6 +240,18 @@ def test_without_applying_scores_are_served_as_recorded(config: Config, tmp_path
         assert pair["served"]["mean_score"] == pytest.approx(served)
 
 
+def test_a_row_without_a_raw_score_stays_as_it_was_served(config: Config, tmp_path: Path) -> None:
+    events = [
+        {"topic": "predictions", "value": p("a", 0, map_version=7)},
+        {"topic": "outcomes", "value": o("a", 1)},
+    ]
+    result = replayed(config, tmp_path, events)
+    pair = result.models["default"].segments["all"]["windows"]["all"]
+    assert result.counters["without_raw"] == 1
+    assert pair["served"]["mean_score"] == pytest.approx(0.3)
+    assert pair["raw"].get("n", 0) == 0
+
+
 # --- files that cannot be read -------------------------------------------------------------------------------
 
 

@@ -175,3 +175,18 @@ def test_labels_known_later_change_no_served_score_before(flight_files: FlightFi
     assert before <= same
     assert sum(len(one[start]) for start in before) > 1000  # carriers and their airports, each day
     assert len(one.keys() - same) > 14  # later ones do follow the labels
+
+
+# --- as recorded ---------------------------------------------------------------------------------------------
+
+
+def test_without_applying_refits_run_in_shadow_and_scores_stay(flight_files: FlightFiles, tmp_path: Path) -> None:
+    end = month_start("2013-02") + 12 * DAY_MS
+    files = flight_files.until(tmp_path, end, end)
+    config = load_config(CONFIG, environ={}, require_kafka=False)
+    model = replay(config, ReplayOptions(files.predictions, files.outcomes, apply=False)).models["default"]
+    shadows = [entry for entry in model.maps if entry["reason"] == "shadow"]
+    assert shadows
+    assert not any(entry["promoted"] for entry in model.maps)
+    for pair in model.segments["all"]["windows"].values():
+        assert pair["served"] == pair["raw"]
