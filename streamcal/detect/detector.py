@@ -7,6 +7,8 @@ A series is one segment of one model. Each pane, once sealed, is weighed once, i
 1. `bets`: what its outcomes pay on each of up to 14 bets against a calibrated score.
 2. `dispersion`: the payoffs' logarithms are divided by phi, known from earlier blocks.
 3. `evidence`: each bet's Shiryaev-Roberts statistic goes on; the evidence is the logarithm of their mean.
+   When a longer block length becomes known and shows that phi was far too small, what was gathered is divided by the
+   rise. (That lowers positive logarithms only, so the guarantee stands.)
 4. `alarm`: at the threshold the leading bet names the fault, the alarm latches, and the series starts afresh:
    evidence, and the fit phi is taken about.
 
@@ -31,7 +33,7 @@ from numpy.typing import NDArray
 
 from streamcal.detect.alarm import NO_FAULT, AlarmEvent, Latch
 from streamcal.detect.bets import FAULTS, PaneCells, bet_set, log_payoffs, pane_cells
-from streamcal.detect.dispersion import MEMORY_DAYS, Dispersion
+from streamcal.detect.dispersion import MEMORY_DAYS, MOST_CAUTION, Dispersion
 from streamcal.detect.evidence import advance, log_evidence, log_threshold
 from streamcal.stats.counts import Column
 
@@ -42,6 +44,9 @@ Ints = NDArray[np.int64]
 
 DAYS_PER_MONTH: Final = 30
 """A month of the false-alarm budget."""
+
+FAR_TOO_SMALL: Final = 1.5
+"""Rise of phi at which evidence is weighed again; smaller ones are the noise of 20 blocks (standard error a third)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +96,8 @@ class Evidence:
     ----------
     evidence : float64
         Natural logarithm; minus infinity before the first pane since a start.
-    threshold : float
-        What it is compared with.
+    threshold : float64
+        What it is compared with; raised while phi is not known yet.
     leading : int8
         Fault of the leading bet, an index into `FAULTS`; `NO_FAULT` without evidence.
     active : int8
@@ -102,7 +107,7 @@ class Evidence:
     """
 
     evidence: Floats
-    threshold: float
+    threshold: Floats
     leading: NDArray[np.int8]
     active: NDArray[np.int8]
     phi: Floats
@@ -120,7 +125,7 @@ class Detector:
     settings : DetectorSettings
     """
 
-    _ROWS: Final = ("last_pane", "panes", "pivot_sums", "log_m", "phi")
+    _ROWS: Final = ("last_pane", "panes", "pivot_sums", "log_m", "phi", "lengths", "caution")
 
     def __init__(self, settings: DetectorSettings) -> None:
         self.settings = settings
@@ -134,6 +139,8 @@ class Detector:
         self.pivot_sums: Floats = np.zeros((0, 2))
         self.log_m: Floats = np.zeros((0, len(self._bets)))
         self.phi: Floats = np.zeros(0)
+        self.lengths: Ints = np.zeros(0, dtype=np.int64)
+        self.caution: Floats = np.zeros(0)
 
     def update(self, pane: int, series: Ints, counts: Ints) -> list[AlarmEvent]:
         """Weigh one sealed pane given densely; see `update_cells`.
@@ -204,7 +211,8 @@ class Detector:
         log_m = self.log_m[series]
         evidence = log_evidence(log_m.T)
         leading = np.where(np.isfinite(evidence), self._bets.fault[log_m.argmax(axis=1)], np.int8(NO_FAULT))
-        return Evidence(evidence, self.threshold, leading, self._latch.fault[series], self.phi[series])
+        threshold = self.threshold * self.caution[series]
+        return Evidence(evidence, threshold, leading, self._latch.fault[series], self.phi[series])
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Copies of all arrays, by name; first axis series."""
@@ -233,22 +241,30 @@ class Detector:
 
     def _weigh(self, pane: int, series: Ints, cells: PaneCells) -> Floats:
         """Take the pane in; returns the evidence after it, float64[S]."""
-        fixed = self.settings.dispersion
-        phi = np.full(len(series), fixed) if fixed is not None else self._dispersion.close(pane, series)
-        self.phi[series] = phi
+        if self.settings.dispersion is None:
+            self._look_at_phi(pane, series)
         sums = self.pivot_sums[series]
         pivot = np.divide(sums[:, 0], sums[:, 1], out=np.full(len(series), np.nan), where=sums[:, 1] > 0)
-        log_m = advance(self.log_m[series].T, log_payoffs(cells, self._bets, pivot) / phi)
+        log_m = advance(self.log_m[series].T, log_payoffs(cells, self._bets, pivot) / self.phi[series])
         self.log_m[series] = log_m.T
         self.panes[series] += 1
         weight = cells.n * cells.p * (1.0 - cells.p)
         self.pivot_sums[series] = self._keep * sums + cells.total(np.stack([weight * cells.x, weight])).T
-        if fixed is None:
+        if self.settings.dispersion is None:
             self._dispersion.add(pane, series, cells)
         return log_evidence(log_m)
 
+    def _look_at_phi(self, pane: int, series: Ints) -> None:
+        """Take phi from the blocks before the pane; weigh the evidence again where it was far too small."""
+        now = self._dispersion.close(pane, series)
+        rise = now.phi / self.phi[series]
+        again = (now.lengths > self.lengths[series]) & (rise > FAR_TOO_SMALL)
+        log_m = self.log_m[series[again]]
+        self.log_m[series[again]] = np.where(log_m > 0, log_m / rise[again, None], log_m)
+        self.phi[series], self.lengths[series], self.caution[series] = now
+
     def _events(self, pane: int, series: Ints, evidence: Floats) -> list[AlarmEvent]:
-        crossed = evidence >= self.threshold
+        crossed = evidence >= self.threshold * self.caution[series]
         fault = self._bets.fault[self.log_m[series].argmax(axis=1)]
         calm = evidence <= np.log(self.panes[series])
         cleared, raised = self._latch.update(series, crossed, fault, calm)
@@ -290,4 +306,6 @@ class Detector:
             return int(np.iinfo(np.int64).min)
         if name == "phi":
             return 1.0 if self.settings.dispersion is None else self.settings.dispersion
+        if name == "caution":
+            return 1.0 if self.settings.dispersion is not None else MOST_CAUTION
         return -np.inf if name == "log_m" else 0
