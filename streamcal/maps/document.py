@@ -20,8 +20,8 @@ import msgspec
 
 from streamcal import __version__
 from streamcal.errors import MapDocumentError
-from streamcal.maps.families import Map, from_parameters
 from streamcal.maps.compiled import CompiledMap, SegmentTable
+from streamcal.maps.families import Map, from_parameters
 
 __all__ = [
     "SCHEMA_VERSION",
