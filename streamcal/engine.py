@@ -25,10 +25,11 @@ from streamcal.stats.aggregate import Aggregate
 from streamcal.stats.layout import SCORE_CLIP
 from streamcal.stats.series import SeriesTable
 from streamcal.stream.changes import RowChanges
+from streamcal.stream.clocks import Clocks
 from streamcal.stream.codec import OutcomeDecoder, PredictionDecoder
-from streamcal.stream.events import TOPICS, Names, OutcomeBatch, PredictionBatch
+from streamcal.stream.events import Names, OutcomeBatch, PredictionBatch
 from streamcal.stream.join import JoinTask, ModelRules
-from streamcal.stream.reader import Log, LogReader, Read, Reading, Slice
+from streamcal.stream.reader import Log, Read, Reading, Slice
 from streamcal.stream.tally import Tally
 from streamcal.stream.watermark import BEGINNING, END
 
@@ -70,7 +71,7 @@ class Engine:
         self._predictions = PredictionDecoder(settings.prediction_fields, self.names, **settings.prediction_limits())
         self._outcomes = OutcomeDecoder(settings.outcome_fields, self.names, **settings.outcome_limits())
         self._tasks: dict[int, JoinTask] = {}
-        self._logs: dict[Log, LogReader] = {}
+        self._clocks = Clocks(settings.out_of_order_ms)
         series = SeriesTable(self.names, settings.cuts, settings.max_segments)
         self.aggregate = Aggregate(settings.aggregate, series, lambda model: self._rules(model).positives_only)
         self.loops: dict[int, ModelLoop] = {}
@@ -101,11 +102,7 @@ class Engine:
                 rules=self._rules,
                 tally=self.tally,
             )
-        self._logs = {
-            (topic, partition): self._logs.get((topic, partition)) or LogReader(self._settings.out_of_order_ms)
-            for topic in TOPICS
-            for partition in sorted(wanted)
-        }
+        self._clocks.assign(wanted)
 
     def adopt(self, published: Mapping[str, Sequence[bytes]]) -> None:
         """Go on from the map documents published before, by key; to be called before anything is handled.
@@ -117,10 +114,8 @@ class Engine:
         """
         for key, documents in published.items():
             model = shadowed_model(key)
-            if model is None:
-                self.loop(self.names.model(key)).adopt(documents)
-            else:
-                self.loop(self.names.model(model)).adopt_shadow(documents)
+            loop = self.loop(self.names.model(key if model is None else model))
+            (loop.adopt if model is None else loop.adopt_shadow)(documents)
 
     def handle(self, slices: Sequence[Slice]) -> list[PublishMap]:
         """Fold `slices` (at most one per log) and return what is to be done outside."""
@@ -128,17 +123,20 @@ class Engine:
         reading = self._decode(slices)
         while True:
             place = self._next_cut(reading)
-            self._take(reading, place)
-            self._tick()
+            self._go_on(self._take(reading, place))
             if place is None:
                 return self._take_commands()
 
     def advance_idle(self, topic: str, partition: int, to_ms: int) -> list[PublishMap]:
         """Move an idle partition's watermark to `to_ms`, as if an event had said so."""
-        self._start()
-        self._logs[topic, partition].watermark.advance(to_ms)
-        self._advance_tasks([partition])
-        self._tick()
+        self._clocks.advance((topic, partition), to_ms)
+        self._go_on({partition} | self._clocks.follow())
+        return self._take_commands()
+
+    def end(self, topic: str, partition: int) -> list[PublishMap]:
+        """Nothing more comes from this log: it is idle for good and follows the others of its topic."""
+        self._clocks.end((topic, partition))
+        self._go_on(self._clocks.follow())
         return self._take_commands()
 
     def drain(self) -> None:
@@ -149,7 +147,7 @@ class Engine:
 
     def watermark(self, topic: str, partition: int) -> int | None:
         """Event time of one log in ms, or None before its first event."""
-        value = self._logs[topic, partition].watermark.value
+        value = self._clocks.value(topic, partition)
         return value if value > BEGINNING else None
 
     def snapshot(self, *, lag: Mapping[Log, int] | None = None) -> Snapshot:
@@ -157,7 +155,7 @@ class Engine:
         return self.published.snapshot(
             event_time_ms=self.event_time_ms,
             loops=self.loops,
-            watermarks={log: w for log in self._logs if (w := self.watermark(*log)) is not None},
+            watermarks={log: w for log in self._clocks.logs if (w := self.watermark(*log)) is not None},
             lag=lag or {},
             pending_bytes=sum(task.nbytes for task in self._tasks.values()),
         )
@@ -165,16 +163,11 @@ class Engine:
     @property
     def logs(self) -> list[Log]:
         """Every (topic, partition) joined here."""
-        return list(self._logs)
+        return self._clocks.logs
 
     def records_read(self, topic: str, partition: int) -> int:
         """Records of one log handled so far."""
         return self._read[topic, partition]
-
-    @property
-    def remembered(self) -> int:
-        """Predictions remembered over all partitions, released ones included."""
-        return sum(task.remembered for task in self._tasks.values())
 
     def loop(self, model: int) -> ModelLoop:
         """The refit loop of a model index."""
@@ -199,7 +192,7 @@ class Engine:
         reading = Reading()
         first = 0
         for piece in slices:
-            log, count = self._logs[piece.topic, piece.partition], len(piece.records)
+            log, count = self._clocks.reader((piece.topic, piece.partition)), len(piece.records)
             read: Read[PredictionBatch] | Read[OutcomeBatch]
             if piece.topic == "predictions":
                 predictions = self._predictions.decode(piece.records)
@@ -225,15 +218,18 @@ class Engine:
         """Place of the record with which event time passes the next moment, or None if none here does."""
         now = self.event_time_ms
         moment = BEGINNING if now is None else next_moment(now, self._repeats())
-        return reading.passing(moment, [log for log, held in self._logs.items() if held.watermark.value <= moment])
+        return reading.passing(moment, self._clocks.waiting(moment))
 
     def _repeats(self) -> set[Repeat]:
         pane_ms = self._settings.aggregate.pane_ms
         refits = {Repeat(loop.every_ms, loop.span_ms + pane_ms) for loop in self.loops.values()}
         return refits | {Repeat(HOUR_MS, self._settings.history_ms + pane_ms)}
 
-    def _take(self, reading: Reading, place: int | None) -> None:
-        """Join what was read up to `place`: predictions first, for an outcome looks at where their log stands."""
+    def _take(self, reading: Reading, place: int | None) -> set[int]:
+        """Join what was read up to `place`: predictions first, for an outcome looks at where their log stands.
+
+        Returns the partitions concerned.
+        """
         outcomes: list[tuple[int, OutcomeBatch, NDArray[np.int64]]] = []
         touched = set()
         for (topic, partition), batch, watermark, reached in reading.take(place):
@@ -242,12 +238,13 @@ class Engine:
             else:
                 outcomes.append((partition, batch, watermark))
             if reached is not None:
-                self._logs[topic, partition].watermark.advance(reached)
+                self._clocks.advance((topic, partition), reached)
             touched.add(partition)
+        touched |= self._clocks.follow()
         for partition, batch, watermark in outcomes:
-            stands = self._logs["predictions", partition].watermark.value
+            stands = self._clocks.value("predictions", partition)
             self._tasks[partition].outcomes(batch, watermark, stands)
-        self._advance_tasks(sorted(touched))
+        return touched
 
     def _serve(self, batch: PredictionBatch) -> PredictionBatch:
         """Know the models, and where asked score again through the maps in force, as a live producer would."""
@@ -260,12 +257,14 @@ class Engine:
             served[mine] = loop.apply(batch.raw[mine])
         return batch.with_served(served)
 
-    def _advance_tasks(self, partitions: Sequence[int]) -> None:
-        for partition in partitions:
-            self._tasks[partition].advance(
-                self._logs["predictions", partition].watermark.value, self._logs["outcomes", partition].watermark.value
-            )
-        self._fold([self._tasks[partition] for partition in partitions])
+    def _go_on(self, partitions: Iterable[int]) -> None:
+        """Do what follows from watermarks of `partitions` having moved."""
+        self._start()
+        tasks = [(partition, self._tasks[partition]) for partition in sorted(partitions)]
+        for partition, task in tasks:
+            task.advance(self._clocks.value("predictions", partition), self._clocks.value("outcomes", partition))
+        self._fold(task for _, task in tasks)
+        self._tick()
 
     def _fold(self, tasks: Iterable[JoinTask]) -> None:
         changes = [part for task in tasks for part in task.take_changes()]
@@ -274,7 +273,7 @@ class Engine:
 
     def _tick(self) -> None:
         """Let event time move to the lowest watermark, through every moment on the way."""
-        lowest = min((log.watermark.value for log in self._logs.values()), default=BEGINNING)
+        lowest = self._clocks.lowest()
         before = self.event_time_ms
         if lowest <= BEGINNING or (before is not None and lowest <= before):
             return

@@ -125,12 +125,18 @@ def event_times(events: Sequence[Event], rules: Rules, logs: Iterable[Log]) -> l
     return before
 
 
+@pytest.mark.parametrize("partitions", [(0,), (0, 1)], ids=["alone", "beside one that has ended"])
 @pytest.mark.parametrize("batches", ["one", "every record by itself", "some"])
-def test_a_map_applies_from_the_record_after_the_one_with_which_time_passes_its_moment(batches: str) -> None:
+def test_a_map_applies_from_the_record_after_the_one_with_which_time_passes_its_moment(
+    batches: str, partitions: tuple[int, ...]
+) -> None:
     events = over_confident(4, hours=20, per_hour=60)
     size = len(events)
     cuts = {"one": [], "every record by itself": range(1, size), "some": some_cuts(size, 6)}[batches]
-    machine = engine(BOTH, apply_maps=True, keep_everything=True)
+    machine = engine(BOTH, partitions, apply_maps=True, keep_everything=True)
+    for topic, partition in machine.logs:
+        if partition == 1:
+            machine.end(topic, partition)
     documents = [decode(command.document) for command in run(machine, events, cuts)]
     assert len(documents) >= 2
     served = []

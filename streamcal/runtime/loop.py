@@ -107,6 +107,8 @@ class Runtime:
         self._publish(self.engine.handle(poll.slices))
         for advance in poll.advances:
             self._publish(self.engine.advance_idle(advance.topic, advance.partition, advance.to_ms))
+        for ended in poll.ended:
+            self._publish(self.engine.end(*ended))
         for piece in poll.slices:
             self._heard[piece.topic, piece.partition] = time.monotonic()
         self._follow_idle()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -16,7 +16,7 @@ from streamcal.engine import Engine
 from streamcal.runtime.config import Config
 from streamcal.runtime.history import HistoryRecorder
 from streamcal.runtime.logs.base import LogRecord
-from streamcal.runtime.logs.files import EventsFile, FilePair, FilesLog, LogExtent
+from streamcal.runtime.logs.files import EventsFile, FilePair, FilesLog
 from streamcal.runtime.logs.lines import count_lines, file_sha256
 from streamcal.runtime.loop import Runtime
 from streamcal.runtime.wiring import engine_settings
@@ -84,15 +84,10 @@ def replay(
     settings = engine_settings(
         config, keep_everything=True, period=options.by, apply_maps=options.apply, shadow=not options.apply
     )
-    source, extents, total = _source(options, settings)
+    source, total = _source(options, settings)
     history = HistoryRecorder(ece_bins=settings.ece_bins, min_count=settings.min_count)
     engine = Engine(settings, source.partitions, on_history=history.record)
     history.attach(engine)
-    follow = _EndFollower(engine, extents)
-
-    def after_poll() -> None:
-        follow.step()
-        tell()
 
     def tell() -> None:
         if on_progress is not None:
@@ -101,27 +96,25 @@ def replay(
             )
 
     tell()
-    Runtime(engine, source, snapshot_every_s=float("inf"), commit_every_s=float("inf"), after_poll=after_poll).run()
+    Runtime(engine, source, snapshot_every_s=float("inf"), commit_every_s=float("inf"), after_poll=tell).run()
     # History ends with the input: draining moves neither event time nor windows.
     if options.drain:
         engine.drain()
     return _result(config, options, engine, history, inputs)
 
 
-def _source(
-    options: ReplayOptions, settings: EngineSettings
-) -> tuple[FilesLog, Mapping[tuple[str, int], LogExtent], int]:
-    """The log, how much of the file is each partition's (of one file with both topics), and records in all."""
+def _source(options: ReplayOptions, settings: EngineSettings) -> tuple[FilesLog, int]:
+    """The log, and records in all."""
     if options.events is not None:
         events = EventsFile(options.events)
         extents = events.extents()
         partitions = frozenset(partition for _, partition in extents) or frozenset((0,))
-        return FilesLog(partitions, events.polls()), extents, sum(extent.records for extent in extents.values())
+        return FilesLog(partitions, events.polls(extents)), sum(extent.records for extent in extents.values())
     assert options.predictions is not None
     assert options.outcomes is not None
     total = sum(count_lines(path) for path in options.paths)
     pair = FilePair(options.predictions, options.outcomes, _clock(settings))
-    return FilesLog(frozenset((0,)), pair.polls()), {}, total
+    return FilesLog(frozenset((0,)), pair.polls()), total
 
 
 def _day(time_ms: int | None) -> str:
@@ -143,25 +136,6 @@ def _clock(settings: EngineSettings) -> Callable[[str, Sequence[LogRecord]], NDA
         return times
 
     return clock
-
-
-class _EndFollower:
-    """In a replay a partition at its end is idle: it follows those of its topic that go on longer."""
-
-    def __init__(self, engine: Engine, extents: Mapping[tuple[str, int], LogExtent]) -> None:
-        self._engine = engine
-        self._ends = {log: extent.last_line for log, extent in extents.items()}
-        self._records = Counter({log: extent.records for log, extent in extents.items()})
-
-    def step(self) -> None:
-        for topic, partition in self._engine.logs:
-            end = self._ends.get((topic, partition), -1)
-            longer = [log for log, last in self._ends.items() if log[0] == topic and last > end]
-            reached = [self._engine.watermark(*log) for log in longer]
-            known = [value for value in reached if value is not None]
-            at_end = self._engine.records_read(topic, partition) == self._records[topic, partition]
-            if known and len(known) == len(reached) and at_end:
-                self._engine.advance_idle(topic, partition, min(known))
 
 
 def _result(

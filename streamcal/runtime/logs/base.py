@@ -32,10 +32,11 @@ class Advance:
 
 @dataclass(frozen=True, slots=True)
 class Poll:
-    """What one poll brought: at most one slice per log, then advances."""
+    """What one poll brought: at most one slice per log, then advances, then logs (topic, partition) that have ended."""
 
     slices: Sequence[Slice] = ()
     advances: Sequence[Advance] = ()
+    ended: Sequence[tuple[str, int]] = ()
 
 
 class Log(Protocol):

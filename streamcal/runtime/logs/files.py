@@ -180,29 +180,34 @@ class EventsFile:
     def extents(self) -> dict[tuple[str, int], LogExtent]:
         """Records and last line of each log (the file is read through once)."""
         found: dict[tuple[str, int], LogExtent] = {}
-        number = 0
         for block in self._blocks():
-            for line in block:
-                number += 1
+            for number, line in block:
                 log = line.topic, line.partition
                 records = found[log].records if log in found else 0
                 found[log] = LogExtent(records + (line.advance_ms is None), number)
         return found
 
-    def polls(self) -> Iterator[Poll]:
-        """The file in blocks; an advance ends a block."""
+    def polls(self, extents: Mapping[tuple[str, int], LogExtent]) -> Iterator[Poll]:
+        """The file in blocks; an advance ends a block, and so does the last line of a log."""
+        partitions = {partition for _, partition in extents}
+        yield Poll(ended=[(t, partition) for t in TOPICS for partition in partitions if (t, partition) not in extents])
+        ends = {extent.last_line: log for log, extent in extents.items()}
         pending: list[_Line] = []
         for block in self._blocks():
-            for line in block:
+            for number, line in block:
+                advances = []
                 if line.advance_ms is None:
                     pending.append(line)
                 else:
-                    yield self._poll(pending, [Advance(line.topic, line.partition, line.advance_ms)])
+                    advances = [Advance(line.topic, line.partition, line.advance_ms)]
+                if advances or number in ends:
+                    yield self._poll(pending, advances, [ends[number]] if number in ends else [])
                     pending = []
-            yield self._poll(pending, [])
+            yield self._poll(pending, [], [])
             pending = []
 
-    def _poll(self, lines: Sequence[_Line], advances: Sequence[Advance]) -> Poll:
+    @staticmethod
+    def _poll(lines: Sequence[_Line], advances: Sequence[Advance], ended: Sequence[tuple[str, int]]) -> Poll:
         records: dict[tuple[str, int], list[LogRecord]] = {}
         places: dict[tuple[str, int], list[int]] = {}
         for place, line in enumerate(lines):
@@ -210,16 +215,17 @@ class EventsFile:
             records.setdefault(log, []).append(_record(line))
             places.setdefault(log, []).append(place)
         slices = [Slice(*log, held, np.array(places[log], dtype=np.int64)) for log, held in records.items()]
-        return Poll(slices, advances)
+        return Poll(slices, advances, ended)
 
-    def _blocks(self) -> Iterator[list[_Line]]:
+    def _blocks(self) -> Iterator[list[tuple[int, _Line]]]:
+        """Lines that hold something, with their numbers."""
         number = 0
         for block in read_line_blocks(self._path, _BLOCK):
             lines = []
             for text in block:
                 number += 1
                 if text.strip():
-                    lines.append(self._parse(number, text))
+                    lines.append((number, self._parse(number, text)))
             yield lines
 
     def _parse(self, number: int, text: bytes) -> _Line:
