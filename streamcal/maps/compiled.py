@@ -175,31 +175,34 @@ class CompiledMap:
                 return number
         return NO_ENTRY
 
-    def entries(self, segments: Mapping[str, Sequence[str]], n: int) -> Entries:
-        """`entry` of `n` rows given by columns, intp[n].
+    def entries(self, segments: Mapping[str, str | Sequence[str]], n: int) -> Entries:
+        """`entry` of `n` rows, intp[n]: each dimension has one value for all of them or a column of values.
 
         Raises
         ------
         ValueError
             If a column has another length.
         """
+        names = list(segments)
+        columns = []
         for dimension, column in segments.items():
-            if len(column) != n:
+            if isinstance(column, str):
+                columns.append([column] * n)
+            elif len(column) == n:
+                columns.append(list(column))
+            else:
                 raise ValueError(f"dimension {dimension!r} has {len(column)} values for {n} scores")
-        columns = list(segments.items())
         # Distinct combinations are few: each is looked up once.
-        combinations = zip(*(column for _, column in columns), strict=True) if columns else [()] * n
         found: dict[tuple[str, ...], int] = {}
         numbers = np.empty(n, dtype=np.intp)
-        names = [dimension for dimension, _ in columns]
-        for row, values in enumerate(combinations):
+        for row, values in enumerate(zip(*columns, strict=True) if columns else [()] * n):
             number = found.get(values)
             if number is None:
                 number = found[values] = self.entry(dict(zip(names, values, strict=True)))
             numbers[row] = number
         return numbers
 
-    def apply(self, p: Floats, segments: Mapping[str, str] | Mapping[str, Sequence[str]] | None = None) -> Floats:
+    def apply(self, p: Floats, segments: Mapping[str, str | Sequence[str]] | None = None) -> Floats:
         """Served scores of raw ones.
 
         Parameters
@@ -207,7 +210,7 @@ class CompiledMap:
         p : float64 array
             See `Map.apply`.
         segments : mapping, optional
-            Dimension to the value all scores share, or dimension to one value per score (then `p` is flat).
+            Dimension to the value all scores share, or to one value per score (then `p` is flat).
 
         Raises
         ------
