@@ -23,11 +23,16 @@ from typing import Any, Final
 import structlog
 from kafka import ConsumerRebalanceListener, OffsetAndMetadata, TopicPartition
 from kafka.errors import (
+    BrokerNotAvailableError,
     CommitFailedError,
+    IllegalGenerationError,
     IllegalStateError,
     KafkaError,
     NoOffsetForPartitionError,
     OffsetOutOfRangeError,
+    RebalanceInProgressError,
+    UnknownError,
+    UnknownMemberIdError,
 )
 
 from streamcal.errors import BrokerError
@@ -41,6 +46,19 @@ _COMMIT_MS: Final = 5_000
 
 _PAUSE_S: Final = 0.2
 """Pause after an error that comes back at once, so that trying again does not spin."""
+
+_PASSING: Final = (
+    # A member that was left behind: the next poll joins again and settles what is still ours.
+    CommitFailedError,
+    IllegalGenerationError,
+    IllegalStateError,
+    RebalanceInProgressError,
+    UnknownMemberIdError,
+    # A broker that is going down or coming up.
+    BrokerNotAvailableError,
+    UnknownError,
+)
+"""Errors that time heals although the client does not call them retriable."""
 
 log = structlog.get_logger(__name__)
 
@@ -153,9 +171,6 @@ class GroupReader:
             self._consumer.commit(
                 {part: OffsetAndMetadata(offset, "", -1) for part, offset in changed.items()}, timeout_ms=_COMMIT_MS
             )
-        except CommitFailedError as error:
-            # No longer a member: the next poll joins again and settles what is still ours.
-            self._trouble.say("commit refused: this member left the group", error)
         except KafkaError as error:
             self._tolerate("commit failed; the next one will contain it", error)
         else:
@@ -190,7 +205,7 @@ class GroupReader:
             counts = {topic: len(self._consumer.partitions_for_topic(topic)) for topic in self._topics}
             self._check(counts)
             self._place(self._consumer.assignment())
-        except (KafkaError, IllegalStateError) as error:
+        except KafkaError as error:
             self._listener.moved = True
             self._tolerate("the partitions assigned could not be placed; trying again", error)
             return False
@@ -245,7 +260,7 @@ class GroupReader:
             return self._next[part]
         try:
             reached = self._consumer.position(part, timeout_ms=0)
-        except (KafkaError, IllegalStateError):
+        except KafkaError:
             reached = None
         return max(self._next[part], reached or 0)
 
@@ -257,7 +272,7 @@ class GroupReader:
         BrokerError
             Trying again cannot help.
         """
-        if not error.retriable and not isinstance(error, IllegalStateError):
+        if not error.retriable and not isinstance(error, _PASSING):
             hint = "check the rights of this user and that no other process has the same kafka.group_instance_id"
             raise BrokerError(f"the broker refuses: {error}", where=self._where, hint=hint) from error
         self._trouble.say(what, error)
