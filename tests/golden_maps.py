@@ -1,7 +1,7 @@
 """Golden outputs: for one document of every family, what releases have served, to the bit.
 
-A file in `maps/golden/` holds a document as written, scores, and what was served under each *arithmetic*: numpy picks its
-`log` and `exp` by processor and version, and they differ in the last place, so bits can be promised per arithmetic
+A file in `maps/golden/` holds a document as written, scores, and what was served under each *arithmetic*: numpy picks
+its `log` and `exp` by processor and version, and they differ in the last place, so bits can be promised per arithmetic
 only (families without `log` and `exp` have one, ``any``). Documents and outputs in a file never change; run this to
 add outputs for the arithmetic at hand, or a file for a new document::
 
