@@ -234,7 +234,7 @@ def _block_sums(block: Floats) -> Floats:
 
 
 def _caution(squares: Floats, variances: Floats, total: Floats, blocks: Floats) -> Floats:
-    """What the shortest blocks show, with those assumed, of phi `MOST_CAUTION` and the mean information of the others."""
+    """What the shortest blocks show, with the assumed ones, of phi `MOST_CAUTION` and the others' mean information."""
     assumed = _ASSUMED_BLOCKS * np.maximum(1.0 - blocks / _UNTIL_BLOCKS, 0.0)
     size = assumed * np.divide(total, blocks, out=np.ones_like(total), where=blocks > 0)
     variances = np.maximum(variances, 0.0) + size
