@@ -8,8 +8,6 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from streamcal.detect.bets import FAULTS
-
 __all__ = ["NO_FAULT", "AlarmEvent", "EceThreshold", "Latch"]
 
 Bools = NDArray[np.bool_]
@@ -143,8 +141,3 @@ class EceThreshold:
         [True, False, False, False]
         """
         return np.asarray((ece > self.above) & (n >= self.min_n) & (z >= self.min_z))
-
-
-def fault_name(code: int) -> str | None:
-    """Name of a fault code; None for `NO_FAULT`."""
-    return None if code == NO_FAULT else FAULTS[code]
