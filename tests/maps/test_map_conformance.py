@@ -15,11 +15,12 @@ import pytest
 from conformance_vectors import FOLDER, files
 
 from streamcal.errors import MapDocumentError
-from streamcal.maps.document import decode, encode
+from streamcal.maps.document import MapDocument, decode, encode
 from streamcal.maps.families import FAMILIES
 
 RUNNER = Path(__file__).parent.parent.parent / "examples" / "javascript" / "conformance.mjs"
 SCHEMA = json.loads((Path(__file__).parent.parent.parent / "streamcal" / "maps" / "map.schema.json").read_text())
+FORMAT = (Path(__file__).parent.parent.parent / "docs" / "map-format.md").read_text()
 APPLIED = [path for path in sorted(FOLDER.glob("*.json")) if path.name != "refused.json"]
 REFUSED = json.loads((FOLDER / "refused.json").read_text())["items"]
 
@@ -36,6 +37,13 @@ def test_the_files_cover_every_family_and_segments() -> None:
     documents = [decode(read(path)["document"].encode()) for path in APPLIED]
     assert {document.family for document in documents} == set(FAMILIES)
     assert any(document.segments for document in documents)
+
+
+def test_the_format_page_names_every_family_field_and_parameter() -> None:
+    named = {*FAMILIES, *MapDocument.__struct_fields__, "offset", "slope"}
+    for path in APPLIED:
+        named |= set(decode(read(path)["document"].encode()).parameters)
+    assert {name for name in named if f"`{name}`" not in FORMAT} == set()
 
 
 @pytest.mark.parametrize("path", APPLIED, ids=lambda path: path.stem)
@@ -72,6 +80,7 @@ def test_javascript_passes_all_vectors() -> None:
     assert run.returncode == 0, run.stdout + run.stderr
     total = sum(len(read(path)["items"]) for path in FOLDER.glob("*.json"))
     assert f"{total} of {total} passed" in run.stdout
+    assert f"{total} of {total} passed" in FORMAT
 
 
 def test_javascript_notices_a_wrong_vector(tmp_path: Path) -> None:
