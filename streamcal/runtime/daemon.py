@@ -72,7 +72,7 @@ def run(config: Config) -> None:
     with server, _stop_signals() as stopped, contextlib.closing(source):
         log.info("serving", url=server.url, version=__version__)
         runtime.run(stopped.is_set)
-    log.info("stopped", read={f"{topic}[{n}]": engine.records_read(topic, n) for topic, n in engine.logs})
+    log.info("stopped", read={f"{topic}[{n}]": count for (topic, n), count in sorted(source.read.items())})
 
 
 def _export_settings(config: Config) -> ExportSettings:

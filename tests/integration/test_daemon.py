@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import signal
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -232,5 +233,64 @@ def test_partitions_move_to_a_second_member_and_back_without_a_record_read_twice
         assert one.terminate() == 0
         assert one.errors == ""
     _, ends = committed(kafka, group, list(names.values()), 2)
+    stopped = [member.event("stopped") for member in (one, two)]
+    assert sum(sum(event["read"].values()) for event in stopped if event is not None) == sum(ends.values())
+
+
+def members(kafka: str, group: str) -> int:
+    admin = KafkaAdminClient(bootstrap_servers=kafka)
+    try:
+        return len(admin.describe_groups([group])[group]["members"])
+    finally:
+        admin.close()
+
+
+def test_a_member_that_was_thrown_out_goes_on_where_nobody_went_on(kafka: str, topics: Topics, tmp_path: Path) -> None:
+    names = dict(zip("po", topics("predictions", "outcomes", partitions=2), strict=True))
+    config = daemon_config(kafka, names, group := f"group-{uuid4().hex[:10]}")
+    config["kafka"]["consumer"] = {"session_timeout_ms": 6000, "heartbeat_interval_ms": 500}
+    first, second = random_events(500, 2, seed=11), random_events(500, 2, seed=12, first=500)
+    closing = closing_events(2, START_MS + 10 * DAY_MS)
+    with Daemon(config, tmp_path) as daemon:
+        produce_events(kafka, names, first)
+        daemon.wait_counted()
+        daemon.process.send_signal(signal.SIGSTOP)
+        produce_events(kafka, names, [*second, *closing])
+        wait_until(lambda: members(kafka, group) == 0)
+        daemon.process.send_signal(signal.SIGCONT)
+        daemon.wait_watermarks(2, START_MS + 10 * DAY_MS - MINUTE_MS)
+        assert_equals_recount(daemon, recount([*first, *second, *closing], RULES))
+        assert daemon.terminate() == 0
+        assert daemon.errors == ""
+
+
+def test_a_member_that_was_thrown_out_starts_afresh_where_others_went_on(
+    kafka: str, topics: Topics, tmp_path: Path
+) -> None:
+    names = dict(zip("po", topics("predictions", "outcomes", partitions=2), strict=True))
+    config = daemon_config(kafka, names, group := f"group-{uuid4().hex[:10]}")
+    config["kafka"]["consumer"] = {"session_timeout_ms": 6000, "heartbeat_interval_ms": 500}
+
+    def settled() -> bool:
+        now, ends = committed(kafka, group, list(names.values()), 2)
+        return now == ends
+
+    with Daemon(config, tmp_path / "one") as one:
+        produce_events(kafka, names, random_events(200, 2, seed=13))
+        wait_until(settled)
+        one.process.send_signal(signal.SIGSTOP)
+        wait_until(lambda: members(kafka, group) == 0)
+        with Daemon(config, tmp_path / "two") as two:
+            produce_events(kafka, names, random_events(200, 2, seed=14, first=200))
+            wait_until(settled)
+            one.process.send_signal(signal.SIGCONT)
+            wait_until(lambda: members(kafka, group) == 2)
+            produce_events(kafka, names, random_events(200, 2, seed=15, first=400))
+            wait_until(settled)
+            assert two.terminate() == 0
+        assert one.terminate() == 0
+        assert one.errors == two.errors == ""
+    _, ends = committed(kafka, group, list(names.values()), 2)
+    assert any(line["afresh"] for line in one.logged if line["event"] == "partitions assigned")
     stopped = [member.event("stopped") for member in (one, two)]
     assert sum(sum(event["read"].values()) for event in stopped if event is not None) == sum(ends.values())

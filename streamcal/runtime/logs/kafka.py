@@ -6,6 +6,7 @@ maps published before) and `kafka_group` (assignment, offsets). Here they meet t
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -35,6 +36,11 @@ class KafkaLog:
     config : Config
         With `kafka.bootstrap_servers` and `kafka.group_id`.
 
+    Attributes
+    ----------
+    read : Counter
+        Records handed out per (topic, partition), of partitions that have gone to others too.
+
     Raises
     ------
     ConfigError
@@ -49,6 +55,7 @@ class KafkaLog:
         self._role = {config.topics.predictions: "predictions", config.topics.outcomes: "outcomes"}
         self._clients = KafkaClients(config.kafka)
         self._reader: GroupReader | None = None
+        self.read: Counter[tuple[str, int]] = Counter()
         self._producer: Any = None
 
     def open(self) -> Mapping[str, Sequence[bytes]]:
@@ -88,6 +95,7 @@ class KafkaLog:
         """
         fetched = self._opened().poll(timeout_s)
         slices = [Slice(self._role[part.topic], part.partition, records) for part, records in fetched.items()]
+        self.read.update({(piece.topic, piece.partition): len(piece.records) for piece in slices})
         return Poll(sorted(slices, key=lambda piece: (piece.topic != "predictions", piece.partition)))
 
     def caught_up(self) -> frozenset[tuple[str, int]]:

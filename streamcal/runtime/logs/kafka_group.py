@@ -22,22 +22,10 @@ from typing import Any, Final
 
 import structlog
 from kafka import ConsumerRebalanceListener, OffsetAndMetadata, TopicPartition
-from kafka.errors import (
-    BrokerNotAvailableError,
-    CommitFailedError,
-    IllegalGenerationError,
-    IllegalStateError,
-    KafkaError,
-    NoOffsetForPartitionError,
-    OffsetOutOfRangeError,
-    RebalanceInProgressError,
-    UnknownError,
-    UnknownMemberIdError,
-)
+from kafka.errors import IllegalStateError, KafkaError, NoOffsetForPartitionError, OffsetOutOfRangeError
 
-from streamcal.errors import BrokerError
 from streamcal.runtime.logs.kafka_clients import admin_timeout_ms
-from streamcal.runtime.logs.trouble import Trouble
+from streamcal.runtime.logs.kafka_errors import Trouble, out_of_range, passes, refusal
 
 __all__ = ["GroupReader"]
 
@@ -46,19 +34,6 @@ _COMMIT_MS: Final = 5_000
 
 _PAUSE_S: Final = 0.2
 """Pause after an error that comes back at once, so that trying again does not spin."""
-
-_PASSING: Final = (
-    # A member that was left behind: the next poll joins again and settles what is still ours.
-    CommitFailedError,
-    IllegalGenerationError,
-    IllegalStateError,
-    RebalanceInProgressError,
-    UnknownMemberIdError,
-    # A broker that is going down or coming up.
-    BrokerNotAvailableError,
-    UnknownError,
-)
-"""Errors that time heals although the client does not call them retriable."""
 
 log = structlog.get_logger(__name__)
 
@@ -189,7 +164,7 @@ class GroupReader:
         except NoOffsetForPartitionError:
             self._listener.moved = True  # partitions that were never committed: settling finds their start
         except OffsetOutOfRangeError as error:
-            raise self._gone(error) from error
+            raise out_of_range(self._consumer, error, group_id=self._group_id, where=self._where) from error
         except KafkaError as error:
             self._tolerate("poll failed; trying again", error)
             time.sleep(min(timeout_s, _PAUSE_S))
@@ -272,26 +247,6 @@ class GroupReader:
         BrokerError
             Trying again cannot help.
         """
-        if not error.retriable and not isinstance(error, _PASSING):
-            hint = "check the rights of this user and that no other process has the same kafka.group_instance_id"
-            raise BrokerError(f"the broker refuses: {error}", where=self._where, hint=hint) from error
+        if not passes(error):
+            raise refusal(error, self._where) from error
         self._trouble.say(what, error)
-
-    def _gone(self, error: OffsetOutOfRangeError) -> BrokerError:
-        wanted: Mapping[Any, int] = error.args[0] if error.args and isinstance(error.args[0], Mapping) else {}
-        parts = list(wanted)
-        try:
-            first = self._consumer.beginning_offsets(parts, timeout_ms=admin_timeout_ms)
-            end = self._consumer.end_offsets(parts, timeout_ms=admin_timeout_ms)
-            told = [
-                f"{part.topic}[{part.partition}] goes on at {wanted[part]}, the log holds {first[part]} to {end[part]}"
-                for part in parts
-            ]
-        except KafkaError:
-            told = [f"{part.topic}[{part.partition}] goes on at {wanted[part]}" for part in parts]
-        hint = (
-            f"records were deleted before group {self._group_id!r} read them, or the topic was made anew; to accept "
-            "the gap set the group's offsets with kafka-consumer-groups --reset-offsets --to-earliest, or set "
-            "another kafka.group_id with kafka.start_from"
-        )
-        return BrokerError(f"offset out of range: {'; '.join(told)}", where=self._where, hint=hint)
