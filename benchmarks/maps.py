@@ -3,12 +3,12 @@
 Three truths about a model that scores x ~ N(m, 1.5) in the logit, positives about 2 %: a line (Platt), the score itself
 (identity), a line with a wave (wiggly). A fit gets as many rows as hold 50, 300 or 2,000 positives on average. What is
 printed is the excess of its expected log loss over the truth's, as a percentage of the truth's: 0 is perfect, and
-positive is what the map costs. Expectations are over a grid of 20,000 quantiles of x, not over drawn labels; means
-over the repetitions, with the standard error of the last family's column beneath them in brackets.
+positive is what the map costs. Expectations are over a grid of 20,000 quantiles of x, not over drawn labels; printed
+are means over the repetitions, with their standard error in brackets.
 
 Rivals read rows, not counts: scikit-learn's `IsotonicRegression` clipped to [1e-6, 1 - 1e-6] and its sigmoid (Platt
 with his targets) on logits; beta calibration by the exact maximum-likelihood GLM with its authors' rule for negative
-parameters. Seeded; about a minute.
+parameters. Seeded; half a minute.
 
     python benchmarks/maps.py
 """

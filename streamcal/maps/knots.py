@@ -33,15 +33,15 @@ __all__ = ["CHUNK", "Cells", "Curve", "cells_of", "checked_knots"]
 Cells = NDArray[np.intp]
 
 CHUNK: Final = 8192
-"""Scores worked on at once: the arrays of a piece of work stay in a core's own cache, worth a factor of 2 to 3."""
+"""Scores worked on at once: the arrays of a piece of work stay in a core's own cache, worth a factor of 2."""
 
 _SHIFT: Final = 52 - 6
-"""Leaves the exponent and 6 bits: 64 cells to a factor of two, narrower than a sixth of a bin of the layout."""
-_STEPS: Final = 4
-"""Comparisons beyond which the search is no slower."""
+"""Leaves the exponent and 6 bits: 64 cells to a factor of two, at most an eighth of a bin of the layout wide."""
+_STEPS: Final = 16
+"""Comparisons, some 2 ns each, beyond which the table might not beat the search (50 to 100 ns a score)."""
 
 _FEW: Final = 1024
-"""Scores for which one search costs less than the calls the table takes."""
+"""Scores below which one search costs no more than the calls the table takes."""
 
 
 def cells_of(ratio: Floats) -> Cells:
