@@ -2,7 +2,7 @@
 
 Maps are fitted on 200,000 rows, then applied to fresh scores: single floats with and without segments, and arrays.
 The rivals are scikit-learn's isotonic regression (`predict`) for isotonic, girb and cir, and his fitted sigmoid for the
-others. Median of seven, both in the same run; a ratio above 1 means streamcal is faster.
+others. Best of seven, both in the same run; a ratio above 1 means streamcal is faster.
 
     python benchmarks/maps_speed.py
 """
@@ -34,7 +34,7 @@ TABLE = {
 
 
 def per_call(call: Callable[[], object]) -> float:
-    """Median seconds of one call."""
+    """Seconds of one call, the best of several rounds: other work on the machine only ever adds."""
     call()
     start = time.perf_counter()
     call()
@@ -45,7 +45,7 @@ def per_call(call: Callable[[], object]) -> float:
         for _ in range(loops):
             call()
         results.append((time.perf_counter() - start) / loops)
-    return float(np.median(results))
+    return min(results)
 
 
 def fitted(p: np.ndarray, y: np.ndarray) -> dict[str, Map]:

@@ -28,9 +28,9 @@ RATE_CLIP: Final = 1e-6
 """An empty block says 0 and a full one 1; one label against either would cost infinitely much. So it costs 14 nats."""
 
 CIR_STRENGTH: Final = 2.0
-"""Expected rows of the scarcer class that the prior map is worth in each bin. Excess log loss at 300 positives where the
-truth is a line, the score itself, a wave (`benchmarks/maps.py`): at 1 .32, .39, .39 %; at 2 .29, .35, .43; at 4 .27,
-.31, .50."""
+"""Expected rows of the scarcer class that the prior map is worth in each bin. Excess log loss at 300 positives where
+the truth is a line, the score itself, a wave (`benchmarks/maps.py`): at 1 .32, .39, .39 %; at 2 .29, .35, .43; at 4
+.27, .31, .50."""
 
 MIN_SCARCER: Final = 20
 """Rows of the scarcer class below which a shape cannot be told from noise."""
