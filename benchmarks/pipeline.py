@@ -15,13 +15,13 @@ import json
 import os
 import pstats
 import random
-import statistics
 import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 from streamcal.engine import Engine
@@ -75,7 +75,7 @@ def fill(bootstrap: str, names: dict[str, str], pairs: int) -> float:
     for role, key, value, at_ms in records:
         producer.send(names[role], key=key, value=value, timestamp_ms=at_ms)
     producer.close()
-    return statistics.mean(len(value) for _, _, value, _ in records)
+    return sum(len(value) for _, _, value, _ in records) / len(records)
 
 
 def drain(bootstrap: str, names: dict[str, str], total: int, settings: dict[str, Any]) -> None:
@@ -175,9 +175,9 @@ def compare(args: argparse.Namespace, bootstrap: str) -> None:
         for settings in BEST_DRAIN:
             text = json.dumps(settings)
             found.setdefault(f"drain {text}", []).append(measured(args, bootstrap, names, "drain", "--settings", text))
-    medians = {what: statistics.median(rates["cpu"] for rates in runs) for what, runs in found.items()}
+    medians = {what: float(np.median([rates["cpu"] for rates in runs])) for what, runs in found.items()}
     for what, runs in found.items():
-        wall = statistics.median(rates["wall"] for rates in runs)
+        wall = float(np.median([rates["wall"] for rates in runs]))
         print(f"{what:32} {medians[what]:10,.0f} messages per CPU second, {wall:10,.0f} per second")
     best = max(rate for what, rate in medians.items() if what != "monitor")
     print(f"monitor / best drain: {medians['monitor'] / best:.2f} of the messages per CPU second")
