@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from streamcal.detect.panes import WatchPanes
+from streamcal.detect.watch import ModelWatch
 from streamcal.maps.loop import ModelLoop, PublishMap, shadowed_model
 from streamcal.moments import HOUR_MS, Repeat, moments, next_moment
 from streamcal.published import Publisher
@@ -75,7 +77,9 @@ class Engine:
         series = SeriesTable(self.names, settings.cuts, settings.max_segments)
         self.aggregate = Aggregate(settings.aggregate, series, lambda model: self._rules(model).positives_only)
         self.loops: dict[int, ModelLoop] = {}
-        self.published = Publisher(settings, self.names, self.aggregate, self.tally)
+        self.watches: dict[int, ModelWatch] = {}
+        self._watch_panes = WatchPanes(self.names, settings.cuts, settings.max_segments, settings.aggregate.pane_ms)
+        self.published = Publisher(settings, self.names, self.aggregate, self.tally, self.watches, self._watch_panes)
         self._on_history = on_history
         self.event_time_ms: int | None = None
         self.first_ms: int | None = None
@@ -103,6 +107,8 @@ class Engine:
                 tally=self.tally,
             )
         self._clocks.assign(wanted)
+        for watch in self.watches.values():
+            watch.follow(sorted(wanted))
 
     def adopt(self, published: Mapping[str, Sequence[bytes]]) -> None:
         """Go on from the map documents published before, by key; to be called before anything is handled.
@@ -144,6 +150,7 @@ class Engine:
         for task in self._tasks.values():
             task.advance(END, END)
         self._fold(self._tasks.values())
+        self._weigh(dict.fromkeys(self._tasks, (END, END)))
 
     def watermark(self, topic: str, partition: int) -> int | None:
         """Event time of one log in ms, or None before its first event."""
@@ -175,6 +182,7 @@ class Engine:
         if loop is None:
             name = self.names.models[model]
             loop = self.loops[model] = ModelLoop(self._settings.loop(name), name, self.aggregate.fits(model))
+            self.watches[model] = ModelWatch(self._settings.watch(name), model, sorted(self._tasks))
         return loop
 
     def _start(self) -> None:
@@ -265,11 +273,14 @@ class Engine:
             task.advance(self._clocks.value("predictions", partition), self._clocks.value("outcomes", partition))
         self._fold(task for _, task in tasks)
         self._tick()
+        # After the moments on the way: a map promoted there restarts the evidence.
+        self._weigh({p: (self._clocks.value("predictions", p), self._clocks.value("outcomes", p)) for p in self._tasks})
 
     def _fold(self, tasks: Iterable[JoinTask]) -> None:
         changes = [part for task in tasks for part in task.take_changes()]
         if changes:
-            self.aggregate.fold(RowChanges.concatenate(changes))
+            folded = RowChanges.concatenate(changes)
+            self._watch_panes.fold(folded, self.aggregate.fold(folded))
 
     def _tick(self) -> None:
         """Let event time move to the lowest watermark, through every moment on the way."""
@@ -290,11 +301,20 @@ class Engine:
 
     def _at_moment(self, moment: int) -> None:
         self.aggregate.advance(moment)
-        for loop in self.loops.values():
+        self._weigh(dict.fromkeys(self._tasks, (moment, moment)))
+        for model, loop in self.loops.items():
             if moment % loop.every_ms == 0:
-                self._commands.extend(loop.attempt(moment))
+                published = loop.attempt(moment)
+                self._commands.extend(published)
+                if any(command.key == loop.name for command in published):
+                    self.watches[model].restart_from(moment)
         if moment % HOUR_MS == 0 and self._on_history is not None:
             self._on_history(moment)
+
+    def _weigh(self, watermarks: Mapping[int, tuple[int, int]]) -> None:
+        """Let the detector weigh what every source has sealed at these (prediction, outcome) watermarks."""
+        for watch in self.watches.values():
+            watch.advance(watermarks, self._watch_panes)
 
     def _rules(self, model: int) -> ModelRules:
         return self._settings.rules(self.names.models[model])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
@@ -10,9 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from streamcal.detect.panes import WatchPanes
+from streamcal.detect.watch import ModelWatch
 from streamcal.maps.loop import ModelLoop
 from streamcal.settings import EngineSettings
-from streamcal.snapshot import Figures, ModelSnapshot, Series, Snapshot, WindowFigures
+from streamcal.snapshot import AlarmState, Figures, ModelSnapshot, Series, Snapshot, WindowFigures
 from streamcal.stats.aggregate import EVERYTHING, Aggregate
 from streamcal.stats.cells import RAW, SERVED
 from streamcal.stats.figures import figures
@@ -22,6 +25,7 @@ from streamcal.stream.tally import Tally
 
 __all__ = ["Publisher", "WindowCounts"]
 
+Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Members = Mapping[Series, Sequence[int]]
 """Published series, and the series numbers each adds up."""
@@ -50,11 +54,21 @@ class WindowCounts:
 class Publisher:
     """Computes figures from the counts; holds no counts of its own."""
 
-    def __init__(self, settings: EngineSettings, names: Names, aggregate: Aggregate, tally: Tally) -> None:
+    def __init__(
+        self,
+        settings: EngineSettings,
+        names: Names,
+        aggregate: Aggregate,
+        tally: Tally,
+        watches: Mapping[int, ModelWatch],
+        watch_panes: WatchPanes,
+    ) -> None:
         self._settings = settings
         self._names = names
         self._aggregate = aggregate
         self._tally = tally
+        self._watches = watches
+        self._watch_panes = watch_panes
         self._sequence = count(1)
 
     def windows(self) -> list[str]:
@@ -87,8 +101,8 @@ class Publisher:
         ((_, found),) = self._together(window, [(0, counts, members)])
         return found
 
-    def _figures(self, counts: Ints) -> Figures:
-        return figures(counts, ece_bins=self._settings.ece_bins, min_count=self._settings.min_count)
+    def _figures(self, counts: Ints, phi: Floats) -> Figures:
+        return figures(counts, ece_bins=self._settings.ece_bins, min_count=self._settings.min_count, phi=phi)
 
     def of_window(self, window: str) -> Iterator[tuple[int, WindowFigures]]:
         """(model index, figures) of every model with rows in the window."""
@@ -110,7 +124,8 @@ class Publisher:
         if not models:
             return
         counts = np.concatenate([counts for _, counts, _ in models])
-        raw, served = self._figures(counts[:, RAW]), self._figures(counts[:, SERVED])
+        phi = np.concatenate([self._phi(model, _in_order(members)) for model, _, members in models])
+        raw, served = self._figures(counts[:, RAW], phi), self._figures(counts[:, SERVED], phi)
         start = 0
         for model, mine, members in models:
             part = slice(start, start + len(mine))
@@ -123,16 +138,47 @@ class Publisher:
                     series=labels,
                     raw={name: values[part] for name, values in raw.items()},
                     served={name: values[part] for name, values in served.items()},
-                    raw_bins=self._bins(labels, mine[:, RAW]),
-                    served_bins=self._bins(labels, mine[:, SERVED]),
+                    raw_bins=self._bins(labels, mine[:, RAW], phi[part]),
+                    served_bins=self._bins(labels, mine[:, SERVED], phi[part]),
                 ),
             )
 
-    def _bins(self, labels: Sequence[Series], counts: Ints) -> Sequence[Mapping[str, Any]]:
+    def _bins(self, labels: Sequence[Series], counts: Ints, phi: Floats) -> Sequence[Mapping[str, Any]]:
         """Reliability table of the series ``all``."""
         if WHOLE not in labels:
             return []
-        return reliability(counts[labels.index(WHOLE)], ece_bins=self._settings.ece_bins)
+        whole = labels.index(WHOLE)
+        return reliability(counts[whole], ece_bins=self._settings.ece_bins, phi=float(phi[whole]))
+
+    def _phi(self, model: int, labels: Sequence[Series]) -> Floats:
+        """Over-dispersion of each series; 1 where nothing is known of it."""
+        alarms = self.alarms(model)
+        return np.array([alarms[label].phi if label in alarms else 1.0 for label in labels])
+
+    def alarm_of_whole(self, model: int) -> AlarmState | None:
+        """How the whole of a model stands; None before its first row."""
+        watch, whole = self._watches.get(model), self._watch_panes.series.whole(model)
+        if watch is None or whole is None:
+            return None
+        return watch.states(np.array([whole]))[0]
+
+    def alarms(self, model: int) -> dict[Series, AlarmState]:
+        """How every series of a model that is watched stands."""
+        watch = self._watches.get(model)
+        if watch is None:
+            return {}
+        numbers = self._watch_panes.labelled(model)
+        return dict(zip(numbers, watch.states(np.array(list(numbers.values()), dtype=np.int64)), strict=True))
+
+    def _ece_exceeded(self, model: int, windows: Sequence[WindowFigures]) -> dict[tuple[Series, str], bool]:
+        threshold = self._settings.ece_threshold(self._names.models[model])
+        if threshold is None:
+            return {}
+        found: dict[tuple[Series, str], bool] = {}
+        for window in windows:
+            exceeded = threshold.exceeded(window.served["ece"], window.served["n"], window.served["ece_z"])
+            found.update({(label, window.window): bool(e) for label, e in zip(window.series, exceeded, strict=True)})
+        return found
 
     def counts(self) -> list[WindowCounts]:
         """Counts of everything shown, for audit; the window of everything too."""
@@ -189,6 +235,7 @@ class Publisher:
         last_outcome_ms: Mapping[Series, int],
     ) -> ModelSnapshot:
         counters = self._tally.of_model(model)
+        watch = self._watches[model]
         released = counters["matched"] + counters["expired"] + counters["negative_at_maturity"]
         return ModelSnapshot(
             name=self._names.models[model],
@@ -200,6 +247,11 @@ class Publisher:
             champion=loop.state(),
             refits=dict(loop.results),
             last_outcome_ms=last_outcome_ms,
+            alarms=self.alarms(model),
+            ece_exceeded=self._ece_exceeded(model, windows),
+            changes=Counter(change.trigger for change in watch.changes),
+            sealed_until_ms=watch.sealed_until_ms,
+            blocking_partition=watch.blocking,
         )
 
     def _last_outcomes(self, by_window: Mapping[str, Shown]) -> dict[int, dict[Series, int]]:

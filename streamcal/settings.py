@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from streamcal.detect.alarm import EceThreshold
+from streamcal.detect.watch import WatchSettings
 from streamcal.maps.loop import LoopSettings
 from streamcal.stats.aggregate import AggregateSettings
 from streamcal.stream.fields import ModelFilter, OutcomeFields, PredictionFields
@@ -29,6 +31,10 @@ class EngineSettings:
         Model name to its join rules.
     loop : callable
         Model name to its refit loop.
+    watch : callable
+        Model name to how its alarms are raised.
+    ece_threshold : callable
+        Model name to its plain threshold on served ECE, or None.
     models : sequence of str
         Models with a map of day 0: theirs is in force before any event.
     apply_maps : bool
@@ -53,6 +59,8 @@ class EngineSettings:
     min_count: int
     rules: Callable[[str], ModelRules]
     loop: Callable[[str], LoopSettings]
+    watch: Callable[[str], WatchSettings]
+    ece_threshold: Callable[[str], EceThreshold | None]
     models: Sequence[str] = ()
     apply_maps: bool = False
 

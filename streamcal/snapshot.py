@@ -7,13 +7,13 @@ stands for *absent* (readers leave it out, they never print it).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Figures", "MapState", "ModelSnapshot", "Series", "Snapshot", "WindowFigures"]
+__all__ = ["AlarmState", "Figures", "MapState", "ModelSnapshot", "Series", "Snapshot", "WindowFigures"]
 
 Figures = Mapping[str, NDArray[np.float64]]
 """Figure name (the report's key) to one value per series; NaN is absent."""
@@ -56,6 +56,29 @@ class MapState:
 
 
 @dataclass(frozen=True, slots=True)
+class AlarmState:
+    """How one series stands with the detector.
+
+    Attributes
+    ----------
+    evidence, threshold : float
+        Natural logarithms; evidence is minus infinity before the first pane since a start.
+    leading : str or None
+        Fault that the leading bet names; None without evidence.
+    active : str or None
+        Fault of the alarm in force.
+    phi : float
+        Over-dispersion of its outcomes, at least 1.
+    """
+
+    evidence: float
+    threshold: float
+    leading: str | None
+    active: str | None
+    phi: float
+
+
+@dataclass(frozen=True, slots=True)
 class ModelSnapshot:
     """Everything published about one model.
 
@@ -70,6 +93,16 @@ class ModelSnapshot:
         (result, reason) to count; result is ``promoted`` or ``refused``, reason empty when promoted.
     last_outcome_ms : mapping
         Latest outcome time per series that has one.
+    alarms : mapping
+        How every series watched stands with the detector.
+    ece_exceeded : mapping
+        (series, window) to whether its served ECE is beyond ``alarms.ece``; empty where that is not set.
+    changes : mapping
+        Change trigger to how often it fired.
+    sealed_until_ms : int or None
+        Prediction time up to which everything is sealed by all sources.
+    blocking_partition : int or None
+        The source partition that sealing waits for.
     """
 
     name: str
@@ -81,6 +114,11 @@ class ModelSnapshot:
     champion: MapState | None
     refits: Mapping[tuple[str, str], int]
     last_outcome_ms: Mapping[Series, int]
+    alarms: Mapping[Series, AlarmState] = field(default_factory=dict)
+    ece_exceeded: Mapping[tuple[Series, str], bool] = field(default_factory=dict)
+    changes: Mapping[str, int] = field(default_factory=dict)
+    sealed_until_ms: int | None = None
+    blocking_partition: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from recount_events import Event, Rules
 
+from streamcal.detect.detector import DetectorSettings
+from streamcal.detect.watch import WatchSettings
 from streamcal.engine import Engine, Slice
 from streamcal.maps.families import Map
 from streamcal.maps.loop import LoopSettings
@@ -23,6 +25,18 @@ DAY_MS = 24 * HOUR_MS
 START_MS = 1_699_999_200_000
 """A full UTC hour."""
 TOPIC = {"p": "predictions", "o": "outcomes"}
+
+
+def watched(rules: Rules) -> Callable[[str], WatchSettings]:
+    """How models are watched: one alarm a month, over-dispersion fixed at none, no change triggers."""
+
+    def watch(name: str) -> WatchSettings:
+        detector = DetectorSettings(
+            panes_per_day=96, false_alarms_per_month=1.0, share=1, clear_after=10, dispersion=1.0
+        )
+        return WatchSettings(detector, rules.pane_ms, rules.horizon_of(name), change_triggers=False)
+
+    return watch
 
 
 def engine(
@@ -76,6 +90,8 @@ def engine(
         min_count=20,
         rules=of_model,
         loop=loop,
+        watch=watched(rules),
+        ece_threshold=lambda _: None,
         models=list(priors),
         apply_maps=apply_maps,
     )

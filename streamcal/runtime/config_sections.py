@@ -191,8 +191,8 @@ class EceAlarm(Section):
 def _dispersion(value: Any) -> str | float:
     if value == "estimate":
         return "estimate"
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < float("inf"):
-        raise ValueError("must be `estimate` or a number above 0")
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 1 <= value < float("inf"):
+        raise ValueError("must be `estimate` or a number from 1 up")
     return float(value)
 
 
@@ -203,6 +203,7 @@ class Alarms(Section):
     tolerance_logit: Annotated[float, Field(ge=0)] = 0.1
     dispersion: Annotated[Literal["estimate"] | float, PlainValidator(_dispersion)] = "estimate"
     ece: EceAlarm | None = None
+    change_triggers: bool = True
 
 
 def _family(value: str) -> str:

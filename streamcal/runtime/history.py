@@ -6,6 +6,7 @@ grows with its rows (on a year of flights one call per hour took two fifths of t
 
 from __future__ import annotations
 
+import math
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 
 from streamcal.engine import Engine
 from streamcal.serve.report import figure_dict
+from streamcal.snapshot import AlarmState
 from streamcal.stats.cells import RAW, SERVED
 from streamcal.stats.counts import Column
 from streamcal.stats.figures import figures
@@ -30,6 +32,7 @@ class _Stand(NamedTuple):
     model: str
     window: str
     counts: NDArray[np.int64]
+    alarm: AlarmState | None
 
 
 class HistoryRecorder:
@@ -64,11 +67,12 @@ class HistoryRecorder:
         if not wholes:
             return
         numbers = np.array(list(wholes.values()), dtype=np.int64)
+        alarms = {name: engine.published.alarm_of_whole(model) for model, name in enumerate(engine.names.models)}
         for window in engine.aggregate.window_names:
             counts = engine.aggregate.by_series(window, numbers)
             for name, held in zip(wholes, counts, strict=True):
                 if held[:, :, Column.N].any():
-                    self._take(_Stand(at_ms, name, window, held.copy()))
+                    self._take(_Stand(at_ms, name, window, held.copy(), alarms[name]))
 
     def _take(self, stand: _Stand) -> None:
         # The first weight other than 1 widens the counts from there on.
@@ -83,8 +87,10 @@ class HistoryRecorder:
             return
         stands, self._stands = self._stands, []
         counts = np.stack([stand.counts for stand in stands])
+        phi = np.array([1.0 if stand.alarm is None else stand.alarm.phi for stand in stands])
         raw, served = (
-            figures(counts[:, kind], ece_bins=self._ece_bins, min_count=self._min_count) for kind in (RAW, SERVED)
+            figures(counts[:, kind], ece_bins=self._ece_bins, min_count=self._min_count, phi=phi)
+            for kind in (RAW, SERVED)
         )
         for place, stand in enumerate(stands):
             entry = {
@@ -93,4 +99,16 @@ class HistoryRecorder:
                 "raw": figure_dict(raw, place),
                 "served": figure_dict(served, place),
             }
+            if stand.alarm is not None:
+                entry["alarm"] = _alarm(stand.alarm)
             self._entries.setdefault(stand.model, []).append(entry)
+
+
+def _alarm(state: AlarmState) -> dict[str, Any]:
+    """The detector's view in report form; what is not known yet is left out."""
+    entry: dict[str, Any] = {"threshold": state.threshold, "phi": state.phi}
+    if math.isfinite(state.evidence):
+        entry |= {"evidence": state.evidence, "leading": state.leading}
+    if state.active is not None:
+        entry["active"] = state.active
+    return entry

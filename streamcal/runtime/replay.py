@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamcal import __version__
+from streamcal.detect.watch import AlarmRecord
 from streamcal.engine import Engine
 from streamcal.runtime.config import Config
 from streamcal.runtime.history import HistoryRecorder
@@ -155,7 +156,9 @@ def _result(
         engine.names.models[model]: ModelReport(
             segments=held,
             history=history.entries.get(engine.names.models[model], []),
+            alarms=[_alarm(record) for record in engine.watches[model].alarms],
             maps=[attempt.report() for attempt in engine.loop(model).history],
+            changes=[{"at_ms": change.at_ms, "trigger": change.trigger} for change in engine.watches[model].changes],
         )
         for model, held in segments.items()
     }
@@ -170,6 +173,18 @@ def _result(
         pending=engine.tally.pending(),
         models=models,
     )
+
+
+def _alarm(record: AlarmRecord) -> dict[str, Any]:
+    return {
+        "at_ms": record.at_ms,
+        "ended_at_ms": record.ended_ms,
+        "cut": record.series.cut,
+        "segment": record.series.segment,
+        "fault": record.fault,
+        "evidence": record.evidence,
+        "phi": record.phi,
+    }
 
 
 def _pairs(found: WindowFigures) -> dict[str, dict[str, Any]]:

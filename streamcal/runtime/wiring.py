@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
+from streamcal.detect.alarm import EceThreshold
+from streamcal.detect.detector import DetectorSettings
+from streamcal.detect.watch import WatchSettings
 from streamcal.errors import MapDocumentError, StreamcalError
 from streamcal.maps.document import decode
 from streamcal.maps.families import Map
@@ -21,6 +24,12 @@ __all__ = ["engine_settings"]
 
 _MAP_HISTORY = 1000
 """Entries of a daemon's map history per model: six weeks of hourly promotions, a megabyte."""
+
+
+_DAY_MS = 86_400_000
+_CLEAR_MS = 6 * 3_600_000
+_CLEAR_PANES = 20
+"""An alarm clears after calm panes over six hours, and at least twenty of them: a quiet night is no all-clear."""
 
 
 def engine_settings(
@@ -72,6 +81,27 @@ def engine_settings(
             history=None if keep_everything else _MAP_HISTORY,
         )
 
+    def watch(name: str) -> WatchSettings:
+        model = config.model(name)
+        dispersion = model.alarms.dispersion
+        return WatchSettings(
+            detector=DetectorSettings(
+                panes_per_day=_DAY_MS // pane_ms,
+                false_alarms_per_month=model.alarms.false_alarms_per_month,
+                share=config.segments.max_segments if config.segments.cuts else 1,
+                clear_after=max(_CLEAR_PANES, _CLEAR_MS // pane_ms),
+                tolerance=model.alarms.tolerance_logit,
+                dispersion=dispersion if isinstance(dispersion, float) else None,
+            ),
+            pane_ms=pane_ms,
+            horizon_ms=model.horizon_ms,
+            change_triggers=model.alarms.change_triggers,
+        )
+
+    def ece_threshold(name: str) -> EceThreshold | None:
+        ece = config.model(name).alarms.ece
+        return None if ece is None else EceThreshold(ece.above, ece.min_n, ece.min_z)
+
     prediction = config.events.prediction.model_dump()
     outcome = config.events.outcome.model_dump(exclude={"filter"})
     return EngineSettings(
@@ -103,6 +133,8 @@ def engine_settings(
         min_count=config.metrics.min_count,
         rules=rules,
         loop=loop,
+        watch=watch,
+        ece_threshold=ece_threshold,
         models=list(priors),
         apply_maps=apply_maps,
     )
@@ -122,6 +154,10 @@ def _prior_map(prior: Prior) -> Map:
     try:
         return decode(path.read_bytes()).to_map()
     except MapDocumentError as error:
-        raise MapDocumentError(error.what, where=str(path), hint="models.<name>.prior.map_file must be a map document") from error
+        raise MapDocumentError(
+            error.what, where=str(path), hint="models.<name>.prior.map_file must be a map document"
+        ) from error
     except OSError as error:
-        raise StreamcalError(error.strerror or str(error), where=str(path), hint="check models.<name>.prior.map_file") from error
+        raise StreamcalError(
+            error.strerror or str(error), where=str(path), hint="check models.<name>.prior.map_file"
+        ) from error

@@ -22,6 +22,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from streamcal.serve.alarms import alarm_families
 from streamcal.serve.exposition import exposition, label_value
 from streamcal.serve.figures import figure_families
 from streamcal.serve.live import COMMIT_BUCKETS, CommitRecorder, Readiness, SnapshotHolder
@@ -53,6 +54,7 @@ class SnapshotCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """Families in a fixed order: figures, maps, counters, state of the stream."""
         yield from figure_families(self._snapshot, self._settings)
+        yield from alarm_families(self._snapshot)
         yield from _map_families(self._snapshot)
         yield from _counter_families(self._snapshot)
         yield from _stream_families(self._snapshot)

@@ -49,6 +49,8 @@ class ModelReport:
         ``{"at_ms", "window", "raw", "served"}`` of the segment ``all``, one per hour of event time.
     alarms : sequence of mapping
         ``{"at_ms", "ended_at_ms", "cut", "segment", "fault", "evidence"}``.
+    changes : sequence of mapping
+        ``{"at_ms", "trigger"}``: what the change triggers told of the whole model.
     maps : sequence of mapping
         ``{"version", "family", "at_ms", "promoted", "reason", "document"}``; refusals too, which have no document
         and of which several in a row may share an entry (``attempts``, ``until_ms``).
@@ -58,6 +60,7 @@ class ModelReport:
     history: Sequence[Mapping[str, Any]] = ()
     alarms: Sequence[Mapping[str, Any]] = ()
     maps: Sequence[Mapping[str, Any]] = ()
+    changes: Sequence[Mapping[str, Any]] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +156,7 @@ def _model(model: ModelReport) -> dict[str, Any]:
         },
         "history": list(model.history),
         "alarms": list(model.alarms),
+        "changes": list(model.changes),
         "maps": list(model.maps),
     }
 

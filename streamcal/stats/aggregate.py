@@ -94,8 +94,8 @@ class Aggregate:
             fits = self._fits[model] = FitPanes(self._width)
         return fits
 
-    def fold(self, changes: RowChanges) -> None:
-        """Count row changes.
+    def fold(self, changes: RowChanges) -> Scored:
+        """Count row changes; returns their served contributions, for others that count them too.
 
         Raises
         ------
@@ -107,6 +107,7 @@ class Aggregate:
         raw, served = score_kinds(changes, self._width)
         self._fold_fits(changes, raw)
         self._fold_windows(changes, raw, served)
+        return served
 
     def advance(self, event_time_ms: int) -> None:
         """Let every window end with the pane that holds the moment before `event_time_ms`.

@@ -39,6 +39,11 @@ class Cells:
         """Bytes of both arrays."""
         return self.code.nbytes + self.values.nbytes
 
+    def filled(self) -> Cells:
+        """The cells that hold rows (a correction may have emptied one)."""
+        held = self.values[:, 0] != 0
+        return self if held.all() else Cells(self.code[held], self.values[held])
+
 
 def cell_code(series: Ints, kind: int, bins: NDArray[np.intp]) -> Ints:
     """Codes of rows: `series` int64 (n,), `bins` (n,)."""

@@ -74,6 +74,8 @@ class SeriesTable:
         self._free: list[int] = []
         self._of_event: dict[int, tuple[int, ...]] = {}
         self._held: dict[tuple[int, int], int] = {}
+        self._of_model: dict[int, dict[int, None]] = {}
+        self._label_of: dict[int, Series] = {}
         self.first_pane: Ints = np.empty(0, dtype=np.int64)
         self._whole: NDArray[np.bool_] = np.empty(0, dtype=np.bool_)
 
@@ -101,6 +103,23 @@ class SeriesTable:
         """The series ``all`` of a model, or None before its first row."""
         return self._ids.get((model, 0, ()))
 
+    def of_model(self, model: int) -> list[int]:
+        """Numbers in use of a model, in no particular order."""
+        return list(self._of_model.get(model, ()))
+
+    def label(self, series: int) -> Series:
+        """Labels of a series by its own name, cap or not."""
+        labels = self._label_of.get(series)
+        if labels is None:
+            _, cut, values = self._key(series)
+            labels = self._label_of[series] = self._labels(cut, values)
+        return labels
+
+    def other_of(self, series: int) -> int:
+        """Number of the ``__other__`` of the same model and cut."""
+        model, cut, values = self._key(series)
+        return self._series(model, cut, _others(values))
+
     def is_whole(self) -> NDArray[np.bool_]:
         """Per series number, whether it is a model's ``all``."""
         return self._whole[: len(self._keys)]
@@ -118,6 +137,8 @@ class SeriesTable:
             key = self._key(number)
             del self._ids[key]
             self._keys[number] = None
+            del self._of_model[key[0]][number]
+            self._label_of.pop(number, None)
             self._held[key[:2]] -= key[2] != _others(key[2])
             self._free.append(number)
             self.first_pane[number] = _NEVER
@@ -180,5 +201,6 @@ class SeriesTable:
                 self.first_pane = np.concatenate([self.first_pane, room])
                 self._whole = np.concatenate([self._whole, np.zeros(len(room), dtype=np.bool_)])
         self._whole[number] = cut == 0
+        self._of_model.setdefault(model, {})[number] = None
         self._ids[(model, cut, values)] = number
         return number

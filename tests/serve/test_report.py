@@ -146,7 +146,7 @@ def test_a_report_is_valid_and_says_what_it_was_given(validator, tmp_path):
         "schema_version", "product_version", "config_hash", "inputs", "from_ms", "to_ms", "counters", "pending",
         "models",
     }  # fmt: skip
-    assert set(model) == {"segments", "history", "alarms", "maps"}
+    assert set(model) == {"segments", "history", "alarms", "changes", "maps"}
 
 
 def test_a_replay_of_nothing_is_a_valid_report(validator, tmp_path):

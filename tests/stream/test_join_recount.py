@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from engine_streams import watched
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from recount import COUNTERS, recount
@@ -61,6 +62,8 @@ def engine_for(rules: Rules, partitions: Sequence[int], **aggregate: Any) -> Eng
             min_count=20,
             rules=of_model,
             loop=loop,
+            watch=watched(rules),
+            ece_threshold=lambda _: None,
         ),
         partitions,
     )

@@ -1,0 +1,200 @@
+"""The alarms of one model: sealed panes fed to the detector as the watermarks allow, and what came of it.
+
+A promoted map begins to serve with the predictions after its moment, so the evidence begins again with the first
+pane that starts then, not with the next one to be sealed: those before it were served by the old map.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamcal.detect.alarm import AlarmEvent
+from streamcal.detect.bets import FAULTS
+from streamcal.detect.detector import Detector, DetectorSettings
+from streamcal.detect.panes import WatchPanes
+from streamcal.detect.sealing import Sealing, sealed_before
+from streamcal.detect.triggers import ChangeTriggers
+from streamcal.snapshot import AlarmState, Series
+from streamcal.stats.layout import N_BINS
+
+__all__ = ["AlarmRecord", "ChangeRecord", "ModelWatch", "WatchSettings"]
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class WatchSettings:
+    """How one model is watched.
+
+    Attributes
+    ----------
+    detector : DetectorSettings
+    pane_ms, horizon_ms : int
+    change_triggers : bool
+        Whether ADWIN and Page-Hinkley watch the whole model beside it.
+    """
+
+    detector: DetectorSettings
+    pane_ms: int
+    horizon_ms: int
+    change_triggers: bool
+
+
+@dataclass(slots=True)
+class AlarmRecord:
+    """An alarm in the history; `ended_ms` is None while it is in force.
+
+    `at_ms` is when the deciding pane could be known: its end and the horizon.
+    """
+
+    at_ms: int
+    series: Series
+    fault: str
+    evidence: float
+    phi: float
+    ended_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeRecord:
+    """A change trigger fired for the whole model."""
+
+    at_ms: int
+    trigger: str
+
+
+@dataclass(slots=True)
+class ModelWatch:
+    """Weighs the sealed panes of a model, each once, in order.
+
+    Guarantee: evidence, alarms and their times are a function of the logs and of the maps promoted.
+
+    Attributes
+    ----------
+    alarms : list of AlarmRecord
+        Every alarm raised, oldest first.
+    changes : list of ChangeRecord
+    weighed_before : int or None
+        Every pane below it was weighed or was empty.
+    """
+
+    settings: WatchSettings
+    model: int
+    sources: Iterable[int]
+    detector: Detector = field(init=False)
+    alarms: list[AlarmRecord] = field(default_factory=list)
+    changes: list[ChangeRecord] = field(default_factory=list)
+    weighed_before: int | None = None
+    _active: dict[int, AlarmRecord] = field(default_factory=dict)
+    _restarts: list[int] = field(default_factory=list)
+
+    _sealing: Sealing = field(init=False)
+    _triggers: ChangeTriggers | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.detector = Detector(self.settings.detector)
+        self._sealing = Sealing(self.sources)
+        self._triggers = ChangeTriggers() if self.settings.change_triggers else None
+
+    def follow(self, sources: Iterable[int]) -> None:
+        """Wait for these source partitions from now on."""
+        held = self._sealing.state()
+        self._sealing = Sealing.from_state({source: held.get(source) for source in sources})
+
+    def restart_from(self, moment_ms: int) -> None:
+        """Begin the evidence of every series again with the first pane that starts at `moment_ms` or later."""
+        self._restarts.append(-(-moment_ms // self.settings.pane_ms))
+
+    def advance(self, watermarks: Mapping[int, tuple[int, int]], panes: WatchPanes) -> None:
+        """Weigh what has been sealed.
+
+        Parameters
+        ----------
+        watermarks : mapping
+            Source partition to its prediction and outcome watermark.
+        panes : WatchPanes
+            Panes that were weighed are dropped from it.
+        """
+        for source, (prediction_ms, outcome_ms) in watermarks.items():
+            sealed = sealed_before(prediction_ms, outcome_ms, self.settings.horizon_ms, self.settings.pane_ms)
+            self._sealing.seal(source, sealed)
+        before = self._sealing.before
+        if before is None or (self.weighed_before is not None and before <= self.weighed_before):
+            return
+        store = panes.of_model(self.model)
+        whole = panes.series.whole(self.model)
+        for pane in [held for held in store.panes() if held < before]:
+            self._restart_before(pane)
+            cells = panes.shared(self.model, store.of_pane(pane)).filled()
+            series, bins = cells.code // N_BINS, cells.code % N_BINS
+            self._note(self.detector.update_cells(pane, series, bins, cells.values), panes)
+            self._watch_change(pane, series == whole, bins, cells.values)
+        self.weighed_before = before
+        store.drop_before(before)
+        self._forget(panes.forget_quiet(self.model, before))
+
+    def states(self, series: Ints) -> list[AlarmState]:
+        """How `series` stand."""
+        found = self.detector.evidence(series)
+        return [
+            AlarmState(
+                evidence=float(found.evidence[i]),
+                threshold=float(found.threshold[i]),
+                leading=FAULTS[found.leading[i]] if found.leading[i] >= 0 else None,
+                active=FAULTS[found.active[i]] if found.active[i] >= 0 else None,
+                phi=float(found.phi[i]),
+            )
+            for i in range(len(series))
+        ]
+
+    @property
+    def blocking(self) -> int | None:
+        """The source partition that the next pane waits for."""
+        return self._sealing.blocking
+
+    @property
+    def sealed_until_ms(self) -> int | None:
+        """Prediction time up to which everything is sealed by all sources."""
+        before = self._sealing.before
+        return None if before is None else before * self.settings.pane_ms
+
+    def _forget(self, series: Ints) -> None:
+        """Drop quiet series, whose numbers will be used again; their alarms end."""
+        self.detector.forget(series)
+        for number in series.tolist():
+            record = self._active.pop(number, None)
+            if record is not None and self.weighed_before is not None:
+                record.ended_ms = self._known_ms(self.weighed_before - 1)
+
+    def _restart_before(self, pane: int) -> None:
+        if self._restarts and self._restarts[0] <= pane:
+            self._restarts = [at for at in self._restarts if at > pane]
+            every = np.arange(len(self.detector.panes))
+            self.detector.restart(every)
+            if self._triggers is not None:
+                self._triggers.restart(every)
+
+    def _note(self, events: list[AlarmEvent], panes: WatchPanes) -> None:
+        for event in events:
+            at_ms = self._known_ms(event.pane)
+            if event.raised:
+                record = AlarmRecord(at_ms, panes.series.label(event.series), event.fault, event.evidence, event.phi)
+                self._active[event.series] = record
+                self.alarms.append(record)
+            elif (ended := self._active.pop(event.series, None)) is not None:
+                ended.ended_ms = at_ms
+
+    def _watch_change(self, pane: int, mine: NDArray[np.bool_], bins: Ints, values: Ints) -> None:
+        if self._triggers is None or not mine.any():
+            return
+        dense = np.zeros((1, N_BINS, values.shape[1]), dtype=np.int64)
+        dense[0, bins[mine]] = values[mine]
+        for event in self._triggers.update(pane, np.zeros(1, dtype=np.int64), dense):
+            self.changes.append(ChangeRecord(self._known_ms(pane), event.trigger))
+
+    def _known_ms(self, pane: int) -> int:
+        return (pane + 1) * self.settings.pane_ms + self.settings.horizon_ms

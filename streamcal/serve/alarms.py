@@ -1,0 +1,69 @@
+"""Alarms, evidence and what holds up sealing, as metric families."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+
+from streamcal.serve.exposition import label_value
+from streamcal.snapshot import ModelSnapshot, Series, Snapshot
+
+__all__ = ["FAULTS", "alarm_families"]
+
+FAULTS = ("scores_too_high", "scores_too_low", "over_confident", "under_confident")
+_WHOLE = Series("all", "all")
+
+
+def alarm_families(snapshot: Snapshot) -> Iterator[Metric]:
+    """One family per metric of DESIGN's alarms.
+
+    The whole model has a sample for every fault, 0 or 1; other segments have one only while an alarm is in force, so
+    that a thousand calm segments cost nothing. Evidence is left out before the first pane since a start.
+    """
+    where = ("model", "cut", "segment")
+    active = GaugeMetricFamily("streamcal_alarm_active", "1 while an alarm is in force.", labels=(*where, "fault"))
+    evidence = GaugeMetricFamily("streamcal_alarm_evidence", "Evidence of miscalibration, natural log.", labels=where)
+    threshold = GaugeMetricFamily("streamcal_alarm_threshold", "Evidence at which an alarm is raised.", labels=where)
+    exceeded = GaugeMetricFamily(
+        "streamcal_ece_threshold_exceeded", "1 while served ECE is beyond alarms.ece.", labels=(*where, "window")
+    )
+    for model in snapshot.models:
+        for series, state in sorted(model.alarms.items()):
+            labels = _labels(model, series)
+            for fault in FAULTS:
+                if series == _WHOLE or state.active == fault:
+                    active.add_metric((*labels, fault), int(state.active == fault))
+            threshold.add_metric(labels, state.threshold)
+            if math.isfinite(state.evidence):
+                evidence.add_metric(labels, state.evidence)
+        for (series, window), beyond in sorted(model.ece_exceeded.items()):
+            exceeded.add_metric((*_labels(model, series), window), int(beyond))
+    yield from (active, evidence, threshold, exceeded)
+    yield from _sealing_families(snapshot)
+
+
+def _sealing_families(snapshot: Snapshot) -> Iterator[Metric]:
+    changes = CounterMetricFamily(
+        "streamcal_change_triggers", "Changes told by ADWIN or Page-Hinkley.", labels=("model", "trigger")
+    )
+    sealed = GaugeMetricFamily(
+        "streamcal_sealed_timestamp_seconds", "Prediction time up to which panes are final.", labels=("model",)
+    )
+    blocking = GaugeMetricFamily(
+        "streamcal_sealing_blocked_by_partition", "Partition that sealing waits for.", labels=("model",)
+    )
+    for model in snapshot.models:
+        for trigger, count in sorted(model.changes.items()):
+            changes.add_metric((label_value(model.name), trigger), count)
+        if model.sealed_until_ms is not None:
+            sealed.add_metric((label_value(model.name),), model.sealed_until_ms / 1000)
+        if model.blocking_partition is not None:
+            blocking.add_metric((label_value(model.name),), model.blocking_partition)
+    yield from (changes, sealed, blocking)
+
+
+def _labels(model: ModelSnapshot, series: Series) -> tuple[str, str, str]:
+    return label_value(model.name), label_value(series.cut), label_value(series.segment)
