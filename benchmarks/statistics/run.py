@@ -1,6 +1,6 @@
 """What the alarms do on streams whose truth is known: false alarms, delays, faults, phi; printed as tables.
 
-Seeded, without network: ``python benchmarks/statistics.py [part ...]``, some minutes in all on one core. Each row has
+Seeded, without network: ``python benchmarks/statistics/run.py [part ...]``, some minutes in all on one core. Each row has
 the measured value, what it is held to, and a mark where it does not hold; beside the alarm stands what a
 threshold on z or ECE would have done on the same rows. The suite runs the same measurements with fewer runs.
 """
@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 sys.path[0] = str(ROOT / "tests")  # the streams; and this folder must not shadow the standard `statistics`
 
 import numpy as np  # noqa: E402

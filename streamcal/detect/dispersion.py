@@ -3,7 +3,7 @@
 Weather, a campaign, an outage move many outcomes at once; a detector that counts each as a witness of its own is
 fooled. phi is the variance of summed residuals over its value under independence, and log e / phi the evidence
 that is left. For phi >= 1 exp of that is an e-value whenever e is; that the right phi also restores the
-false-alarm rate where outcomes do depend on each other is measured (`benchmarks/statistics.py`), not proven.
+false-alarm rate where outcomes do depend on each other is measured (`benchmarks/statistics/run.py`), not proven.
 
 Theory of operation
 -------------------

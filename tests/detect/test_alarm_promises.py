@@ -1,4 +1,4 @@
-"""What alarms promise, on streams whose truth is known: the quick form of `benchmarks/statistics.py`."""
+"""What alarms promise, on streams whose truth is known: the quick form of `benchmarks/statistics/run.py`."""
 
 import csv
 import gzip
