@@ -165,7 +165,11 @@ def _history(documents: Sequence[MapDocument]) -> Table:
 
 
 def _parameters(document: MapDocument) -> str:
-    return ", ".join(f"{name} {value:.6g}" for name, value in sorted(document.parameters.items()))
+    return ", ".join(f"{name} {_number(value)}" for name, value in sorted(document.parameters.items()))
+
+
+def _number(value: float | list[float]) -> str:
+    return f"{len(value)} knots" if isinstance(value, list) else f"{value:.6g}"
 
 
 def _time(at_ms: int) -> str:

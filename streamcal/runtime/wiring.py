@@ -152,7 +152,10 @@ def _prior_map(prior: Prior) -> Map:
     path = prior.map_file
     assert path is not None
     try:
-        return decode(path.read_bytes()).to_map()
+        document = decode(path.read_bytes())
+        if document.segments:
+            raise MapDocumentError("has corrections per segment, which a map of day 0 cannot have yet")
+        return document.to_map()
     except MapDocumentError as error:
         raise MapDocumentError(
             error.what, where=str(path), hint="models.<name>.prior.map_file must be a map document"

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamcal.errors import MapDocumentError
+from streamcal.maps.compiled import CompiledMap
 from streamcal.maps.document import MapDocument, NewerSchemaError, decode
 from streamcal.transform.source import MapUpdate
 
@@ -41,10 +42,14 @@ class MapStatus:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What the hot path needs of one model's map, found by one look-up: map and version belong together."""
+    """What the hot path needs of one model's map, found by one look-up: map and version belong together.
+
+    `compiled` is None where the map has no corrections per segment: `apply_one` and `apply` are then all there is.
+    """
 
     apply_one: Callable[[float], float]
     apply: Callable[[Floats], Floats]
+    compiled: CompiledMap | None
     version: int
     status: MapStatus
 
@@ -84,6 +89,7 @@ class MapTable:
 
 
 def _entry(document: MapDocument) -> Entry:
-    map_ = document.to_map()
+    compiled = document.compile()
     status = MapStatus(document.version, document.family, document.at_ms, document.hash)
-    return Entry(map_.apply_one, map_.apply, document.version, status)
+    map_, segmented = compiled.map_, compiled if compiled.keys else None
+    return Entry(map_.apply_one, map_.apply, segmented, document.version, status)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Self, overload
@@ -100,14 +100,14 @@ class CalibrationTransformer:
 
     @overload
     def transform(
-        self, score: ArrayLike, model: str = "default", segments: Mapping[str, str] | None = None
+        self, score: ArrayLike, model: str = "default", segments: Mapping[str, str | Sequence[str]] | None = None
     ) -> tuple[Floats, int]: ...
 
     def transform(
         self,
         score: float | ArrayLike,
         model: str = "default",
-        segments: Mapping[str, str] | None = None,  # noqa: ARG002 -- maps per segment change no caller
+        segments: Mapping[str, Any] | None = None,
     ) -> tuple[float | Floats, int]:
         """Calibrate raw scores.
 
@@ -118,7 +118,8 @@ class CalibrationTransformer:
         model : str
             Model that made them.
         segments : mapping, optional
-            Dimension to value. No map has entries per segment yet.
+            Dimension to value; for an array also to a column with one value per score. Decides which of the map's
+            corrections per segment applies, where it has any.
 
         Returns
         -------
@@ -130,23 +131,31 @@ class CalibrationTransformer:
         Raises
         ------
         ValueError
-            If a score is not a finite number in [0, 1].
+            If a score is not a finite number in [0, 1], or a column of segments has another length.
         """
         entry = self._entries.get(model)
         if type(score) is float and 0.0 <= score <= 1.0:
             if entry is not None:
-                return entry.apply_one(score), entry.version
+                if entry.compiled is None:
+                    return entry.apply_one(score), entry.version
+                return entry.compiled.apply_one(score, segments), entry.version
             self._count_unmapped(1)
             return score, NO_MAP
-        return self._transform_any(score, entry)
+        return self._transform_any(score, entry, segments)
 
-    def _transform_any(self, score: float | ArrayLike, entry: Entry | None) -> tuple[float | Floats, int]:
+    def _transform_any(
+        self, score: float | ArrayLike, entry: Entry | None, segments: Mapping[str, Any] | None
+    ) -> tuple[float | Floats, int]:
         scores = _checked(score)
         served: Any
         if entry is None:
             self._count_unmapped(scores.size)
             served = scores.copy() if scores.ndim else float(scores)
             return served, NO_MAP
+        if entry.compiled is not None:
+            compiled = entry.compiled
+            served = compiled.apply(scores, segments) if scores.ndim else compiled.apply_one(float(scores), segments)
+            return served, entry.version
         served = entry.apply(scores) if scores.ndim else entry.apply_one(float(scores))
         return served, entry.version
 
