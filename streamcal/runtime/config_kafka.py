@@ -18,6 +18,7 @@ from streamcal.runtime.config_fields import (
     ServiceFile,
     Text,
     empty_if_null,
+    only,
     problems_below,
 )
 from streamcal.runtime.durations import parse_duration
@@ -247,7 +248,7 @@ class Topics(Section):
     maps: TopicName = "streamcal.maps"
     counts: TopicName | None = None
     state: TopicName | None = None
-    dead_letter: TopicName | None = None
+    dead_letter: Annotated[TopicName | None, AfterValidator(only(None))] = None
 
     @field_validator("outcomes", "maps", "counts", "state", "dead_letter")
     @classmethod

@@ -25,6 +25,7 @@ from streamcal.runtime.config_fields import (
     ServiceFile,
     Span,
     Text,
+    only,
     problems_below,
 )
 from streamcal.runtime.durations import DAY_MS, Duration, parse_duration
@@ -58,7 +59,7 @@ FAMILIES: Final = (
     "cir",
     "tracking",
 )
-AVAILABLE_FAMILIES: Final = ("identity", "prior", "platt")
+AVAILABLE_FAMILIES: Final = ("platt",)
 
 # The layout has an edge at every k/20 and k/15, so equal-width bins are exact for the divisors of the two.
 ECE_BINS: Final = (1, 2, 3, 4, 5, 10, 15, 20)
@@ -75,9 +76,9 @@ class Join(Section):
     skew: Span = parse_duration("0s")
     out_of_order: Span = parse_duration("60s")
     idle_timeout: PositiveSpan = parse_duration("60s")
-    idle: Literal["follow", "clock"] = "follow"
+    idle: Annotated[Literal["follow", "clock"], AfterValidator(only("follow"))] = "follow"
     max_future: Span = parse_duration("5m")
-    max_pending: Count | None = None
+    max_pending: Annotated[Count | None, AfterValidator(only(None))] = None
     repartition: Literal["none"] = "none"
 
 
@@ -270,14 +271,9 @@ class Serve(Section):
 
     host: Text = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535)] = 9871
-    allowed_hosts: Annotated[tuple[Text, ...], Field(strict=False), BeforeValidator(_hosts)] = ()
-    admin_token_file: ServiceFile | None = None
-    tls_cert_file: ServiceFile | None = None
-    tls_key_file: ServiceFile | None = None
-
-    @field_validator("tls_key_file")
-    @classmethod
-    def _comes_with_its_certificate(cls, value: Any, info: ValidationInfo) -> Any:
-        if "tls_cert_file" in info.data and (value is None) != (info.data["tls_cert_file"] is None):
-            raise ValueError("and tls_cert_file must be given together")
-        return value
+    allowed_hosts: Annotated[
+        tuple[Text, ...], Field(strict=False), BeforeValidator(_hosts), AfterValidator(only(()))
+    ] = ()
+    admin_token_file: Annotated[ServiceFile | None, AfterValidator(only(None))] = None
+    tls_cert_file: Annotated[ServiceFile | None, AfterValidator(only(None))] = None
+    tls_key_file: Annotated[ServiceFile | None, AfterValidator(only(None))] = None

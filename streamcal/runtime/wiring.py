@@ -153,9 +153,7 @@ def _prior_map(prior: Prior) -> Map:
     assert path is not None
     try:
         document = decode(path.read_bytes())
-        if document.segments:
-            raise MapDocumentError("has corrections per segment, which a map of day 0 cannot have yet")
-        return document.to_map()
+        map_ = document.to_map()
     except MapDocumentError as error:
         raise MapDocumentError(
             error.what, where=str(path), hint="models.<name>.prior.map_file must be a map document"
@@ -164,3 +162,7 @@ def _prior_map(prior: Prior) -> Map:
         raise StreamcalError(
             error.strerror or str(error), where=str(path), hint="check models.<name>.prior.map_file"
         ) from error
+    if document.segments:
+        what = "has corrections per segment, which a map of day 0 cannot have yet"
+        raise MapDocumentError(what, where=str(path), hint="leave segments out of the document")
+    return map_

@@ -253,7 +253,7 @@ def test_a_model_key_that_repeats_the_default_does_not_change_the_hash(load):
     [
         "kafka: {bootstrap_servers: 'x:1', group_id: y, client_id: z, start_from: earliest}",
         "serve: {host: 0.0.0.0, port: 80}",
-        "topics: {maps: other, dead_letter: dlq, counts: c, state: s}",
+        "topics: {maps: other, counts: c, state: s}",
     ],
 )
 def test_the_hash_ignores_where_things_run(load, text):

@@ -171,7 +171,7 @@ def test_an_unknown_key_like_no_other_is_told_all_there_are(problems):
         ("serve: {port: -1}", "serve.port"),
         ("serve: {port: 65536}", "serve.port"),
         ("serve: {tls_key_file: k}", "serve.tls_key_file"),
-        ("serve: {tls_cert_file: c}", "serve.tls_key_file"),
+        ("serve: {tls_cert_file: c}", "serve.tls_cert_file"),
     ],
 )
 def test_a_wrong_value_is_refused_under_its_key(problems, text, key):
