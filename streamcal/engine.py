@@ -10,7 +10,7 @@ on how records were batched, and a map made there applies from the next record.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
@@ -29,13 +29,16 @@ from streamcal.stats.series import SeriesTable
 from streamcal.stream.changes import RowChanges
 from streamcal.stream.clocks import Clocks
 from streamcal.stream.codec import OutcomeDecoder, PredictionDecoder
-from streamcal.stream.events import Names, OutcomeBatch, PredictionBatch
+from streamcal.stream.events import Names, OutcomeBatch, PredictionBatch, Rejected
 from streamcal.stream.join import JoinTask, ModelRules
 from streamcal.stream.reader import Log, Read, Reading, Slice
 from streamcal.stream.tally import Tally
 from streamcal.stream.watermark import BEGINNING, END
 
 __all__ = ["Engine", "Slice"]
+
+_RECENT = 10
+"""Rejections kept to be told of: enough to find a faulty producer, few enough for any log."""
 
 
 class Engine:
@@ -58,6 +61,8 @@ class Engine:
         The model's event time; None until every log has had an event.
     first_ms, last_ms : int or None
         Earliest and latest event time read.
+    rejections : deque of Rejected
+        The latest events set aside; whoever tells of them takes them out.
     """
 
     def __init__(
@@ -84,6 +89,7 @@ class Engine:
         self.event_time_ms: int | None = None
         self.first_ms: int | None = None
         self.last_ms: int | None = None
+        self.rejections: deque[Rejected] = deque(maxlen=_RECENT)
         self._read: Counter[Log] = Counter()
         self._commands: list[PublishMap] = []
         self._started = False
@@ -210,6 +216,10 @@ class Engine:
                 read = log.read(self._outcomes.decode(piece.records), count, piece.order, first)
             self.tally.add("ignored", read.batch.ignored)
             self.tally.rejected.update((piece.topic, rejection.reason) for rejection in read.batch.rejected)
+            self.rejections.extend(
+                Rejected(piece.topic, piece.partition, piece.records[rejection.row].offset, rejection.reason)
+                for rejection in read.batch.rejected[-_RECENT:]
+            )
             self._note_span(read.batch.clock_ms)
             self._read[piece.topic, piece.partition] += count
             first += count

@@ -7,12 +7,14 @@ picture and to call a partition idle, and nothing else.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
 
 import structlog
 
 from streamcal.engine import Engine
+from streamcal.errors import MapDocumentError
+from streamcal.maps.document import NewerSchemaError, decode
 from streamcal.maps.loop import PublishMap
 from streamcal.runtime.counts_desk import CountsDesk
 from streamcal.runtime.logs.base import Log
@@ -20,6 +22,8 @@ from streamcal.serve.live import CommitRecorder, Readiness, SnapshotHolder
 
 __all__ = ["Pace", "Readers", "Runtime"]
 
+_REJECTIONS_S = 60.0
+"""Rejected events are told of once a minute; the counters have them all."""
 _POLL_S = 0.25
 """Longest wait for records; bounds how late a stop signal or a picture can be."""
 
@@ -29,9 +33,9 @@ log = structlog.get_logger(__name__)
 class Pace:
     """Says when something that repeats is due again, by the monotonic clock."""
 
-    def __init__(self, every_s: float) -> None:
+    def __init__(self, every_s: float, *, at_once: bool = False) -> None:
         self._every_s = every_s
-        self._next = time.monotonic() + every_s
+        self._next = time.monotonic() + (0.0 if at_once else every_s)
 
     def due(self) -> bool:
         """Whether the interval has passed; starts the next one if so."""
@@ -84,6 +88,7 @@ class Runtime:
         self._readers = readers or Readers()
         self._commit_pace = Pace(commit_every_s)
         self._snapshot_pace = Pace(snapshot_every_s)
+        self._rejection_pace = Pace(_REJECTIONS_S, at_once=True)
         self._idle_timeout_s = idle_timeout_s
         self._heard: dict[tuple[str, int], float] = {}
         self._after_poll = after_poll
@@ -112,6 +117,7 @@ class Runtime:
         for piece in poll.slices:
             self._heard[piece.topic, piece.partition] = time.monotonic()
         self._follow_idle()
+        self._tell_rejections()
         if self._after_poll is not None:
             self._after_poll()
         self._readers.counts.answer(self.engine.published.counts)
@@ -131,9 +137,9 @@ class Runtime:
         self._readers.holder.publish(self.engine.snapshot(lag=self._source.lag()))
 
     def _adopt(self) -> None:
-        """Go on from the maps already published."""
-        published = {name: documents for name, documents in self._source.open().items() if documents}
-        self.engine.adopt(published)
+        """Go on from the maps already published; what is no document is passed over, as transformers do."""
+        published = {name: _readable(name, documents) for name, documents in self._source.open().items()}
+        self.engine.adopt({name: documents for name, documents in published.items() if documents})
         self._publish(self.engine.handle([]))
 
     def _publish(self, commands: list[PublishMap]) -> None:
@@ -145,6 +151,13 @@ class Runtime:
         started = time.monotonic()
         self._source.commit()
         self._readers.commits.observe(time.monotonic() - started)
+
+    def _tell_rejections(self) -> None:
+        """Log where rejected events are, at a limited rate; never what they say, for ids are personal data."""
+        if self.engine.rejections and self._rejection_pace.due():
+            for rejected in self.engine.rejections:
+                log.warning("event rejected", **asdict(rejected))
+            self.engine.rejections.clear()
 
     def _follow_idle(self) -> None:
         """Let idle partitions follow the lowest of their topic that is not."""
@@ -161,3 +174,24 @@ class Runtime:
             known = [value for value in others if value is not None]
             if known and len(known) == len(others):
                 self._publish(self.engine.advance_idle(topic, partition, min(known)))
+
+
+def _readable(key: str, documents: Sequence[bytes]) -> list[bytes]:
+    """Those of `documents` that verify; a newer schema is refused, since its version would be taken again.
+
+    Raises
+    ------
+    NewerSchemaError
+        A later release has written to this topic.
+    """
+    sound = []
+    for data in documents:
+        try:
+            decode(data)
+        except NewerSchemaError:
+            raise
+        except MapDocumentError as error:
+            log.error("map document passed over", key=key, error=error.what)
+        else:
+            sound.append(data)
+    return sound

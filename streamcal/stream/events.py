@@ -23,6 +23,7 @@ __all__ = [
     "OutcomeBatch",
     "PredictionBatch",
     "Record",
+    "Rejected",
     "Rejection",
 ]
 
@@ -116,6 +117,16 @@ class Rejection:
     """One event set aside: its place in the decoded slice and the reason."""
 
     row: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """Where in the logs an event that was set aside is, and why it was."""
+
+    topic: str
+    partition: int
+    offset: int
     reason: str
 
 

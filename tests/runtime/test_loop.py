@@ -11,6 +11,7 @@ import numpy as np
 from engine_streams import HOUR_MS, START_MS, TOPIC, engine, over_confident
 from recount import COUNTERS, recount
 from recount_events import Event, Rules
+from structlog.testing import capture_logs
 
 from streamcal.engine import Engine, Slice
 from streamcal.maps.document import decode, encode, new_document
@@ -242,3 +243,22 @@ def test_records_with_one_key_share_a_partition_of_both_topics() -> None:
         np.diff([record.offset for record in records]).tolist() == [1] * (len(records) - 1)
         for records in taken.values()
     )
+
+
+def test_rejected_events_are_told_of_by_place_and_reason_and_nothing_they_say() -> None:
+    broker = memory()
+    broker.send("predictions", b'{"id": "secret", "score": 7, "ts": 1700000000000}')
+    broker.send("outcomes", b"not json")
+    with capture_logs() as told:
+        run_until_read(Runtime(engine(RULES), MemoryLog(broker)), broker)
+    lines = {tuple(line[name] for name in ("topic", "partition", "offset", "reason")) for line in told}
+    assert lines == {("predictions", 0, 0, "bad_score"), ("outcomes", 0, 0, "malformed")}
+    assert "secret" not in repr(told)
+
+
+def test_what_is_no_map_document_in_the_maps_topic_is_passed_over() -> None:
+    broker = memory()
+    broker.publish_map("default", b"damaged")
+    with capture_logs() as told:
+        Runtime(engine(RULES), MemoryLog(broker)).run(lambda: True)
+    assert [line["key"] for line in told if line["event"] == "map document passed over"] == ["default"]
