@@ -191,7 +191,7 @@ def _readable(key: str, documents: Sequence[bytes]) -> list[bytes]:
         except NewerSchemaError:
             raise
         except MapDocumentError as error:
-            log.error("map document passed over", key=key, error=error.what)
+            log.warning("map document passed over", key=key, error=error.what)
         else:
             sound.append(data)
     return sound

@@ -55,7 +55,6 @@ HEAVY = (
     "kafka",
     "scipy",
     "numpy",
-    "pydantic_settings",
     "rich.console",
     "prometheus_client",
     "jinja2",
