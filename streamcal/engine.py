@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from streamcal.detect.panes import WatchPanes
 from streamcal.detect.watch import ModelWatch
+from streamcal.early.signs import EarlySigns
 from streamcal.maps.loop import ModelLoop, PublishMap, shadowed_model
 from streamcal.moments import HOUR_MS, Repeat, moments, next_moment
 from streamcal.published import Publisher
@@ -84,7 +85,18 @@ class Engine:
         self.loops: dict[int, ModelLoop] = {}
         self.watches: dict[int, ModelWatch] = {}
         self._watch_panes = WatchPanes(self.names, settings.cuts, settings.max_segments, settings.aggregate.pane_ms)
-        self.published = Publisher(settings, self.names, self.aggregate, self.tally, self.watches, self._watch_panes)
+        self.signs = EarlySigns(
+            self.names,
+            settings.cuts,
+            settings.max_segments,
+            settings.aggregate.pane_ms,
+            settings.aggregate.windows,
+            self._rules,
+            settings.min_count,
+        )
+        self.published = Publisher(
+            settings, self.names, self.aggregate, self.tally, self.watches, self._watch_panes, self.signs
+        )
         self._on_history = on_history
         self.event_time_ms: int | None = None
         self.first_ms: int | None = None
@@ -103,7 +115,9 @@ class Engine:
         if wanted == self._tasks.keys():
             return
         for gone in self._tasks.keys() - wanted:
-            self.tally.abandon(self._tasks.pop(gone).pending())
+            task = self._tasks.pop(gone)
+            self.tally.abandon(task.pending())
+            self.signs.withdraw(task.withdraw())
         for partition in sorted(wanted - self._tasks.keys()):
             self._tasks[partition] = JoinTask(
                 skew_ms=self._settings.skew_ms,
@@ -157,6 +171,7 @@ class Engine:
             task.advance(END, END)
         self._fold(self._tasks.values())
         self._weigh(dict.fromkeys(self._tasks, (END, END)))
+        self._mature()
 
     def watermark(self, topic: str, partition: int) -> int | None:
         """Event time of one log in ms, or None before its first event."""
@@ -167,6 +182,7 @@ class Engine:
         """The immutable picture of this moment."""
         return self.published.snapshot(
             event_time_ms=self.event_time_ms,
+            outcomes_ms=self._clocks.lowest_of("outcomes"),
             loops=self.loops,
             watermarks={log: w for log in self._clocks.logs if (w := self.watermark(*log)) is not None},
             lag=lag or {},
@@ -285,8 +301,12 @@ class Engine:
         self._tick()
         # After the moments on the way: a map promoted there restarts the evidence.
         self._weigh({p: (self._clocks.value("predictions", p), self._clocks.value("outcomes", p)) for p in self._tasks})
+        self.signs.advance(self._clocks.lowest_of("predictions"))
+        self._mature()
 
     def _fold(self, tasks: Iterable[JoinTask]) -> None:
+        tasks = list(tasks)
+        self.signs.fold(task.take_arrivals() for task in tasks)
         changes = [part for task in tasks for part in task.take_changes()]
         if changes:
             folded = RowChanges.concatenate(changes)
@@ -325,6 +345,14 @@ class Engine:
         """Let the detector weigh what every source has sealed at these (prediction, outcome) watermarks."""
         for watch in self.watches.values():
             watch.advance(watermarks, self._watch_panes)
+
+    def _mature(self) -> None:
+        """Tell early signs what is sealed."""
+        if self.event_time_ms is not None:
+            for model, watch in self.watches.items():
+                sealed_ms = watch.sealed_until_ms
+                if sealed_ms is not None:
+                    self.signs.mature(model, sealed_ms, self.event_time_ms)
 
     def _rules(self, model: int) -> ModelRules:
         return self._settings.rules(self.names.models[model])

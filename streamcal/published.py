@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 
@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from streamcal.detect.panes import WatchPanes
 from streamcal.detect.watch import ModelWatch
+from streamcal.early.signs import EarlySigns
 from streamcal.maps.loop import ModelLoop
 from streamcal.settings import EngineSettings
-from streamcal.snapshot import AlarmState, Figures, ModelSnapshot, Series, Snapshot, WindowFigures
+from streamcal.snapshot import AlarmState, EarlyEstimate, Figures, ModelSnapshot, Series, Snapshot, WindowFigures
 from streamcal.stats.aggregate import EVERYTHING, Aggregate
 from streamcal.stats.cells import RAW, SERVED
 from streamcal.stats.figures import figures
@@ -62,6 +63,7 @@ class Publisher:
         tally: Tally,
         watches: Mapping[int, ModelWatch],
         watch_panes: WatchPanes,
+        signs: EarlySigns,
     ) -> None:
         self._settings = settings
         self._names = names
@@ -69,6 +71,7 @@ class Publisher:
         self._tally = tally
         self._watches = watches
         self._watch_panes = watch_panes
+        self._signs = signs
         self._sequence = count(1)
 
     def windows(self) -> list[str]:
@@ -198,12 +201,13 @@ class Publisher:
         self,
         *,
         event_time_ms: int | None,
+        outcomes_ms: int,
         loops: Mapping[int, ModelLoop],
         watermarks: Mapping[tuple[str, int], int],
         lag: Mapping[tuple[str, int], int],
         pending_bytes: int,
     ) -> Snapshot:
-        """The whole picture."""
+        """The whole picture; `outcomes_ms` is the event time of the outcomes topic alone."""
         # A model exists once it has predicted; a name that only outcomes use is none.
         by_model: dict[int, list[WindowFigures]] = {model: [] for model in loops}
         by_window = self._shown()
@@ -211,11 +215,17 @@ class Publisher:
             for model, found in self._of_window(window, shown):
                 by_model[model].append(found)
         last_outcomes = self._last_outcomes(by_window)
+        shifts = self._signs.shifts()
         return Snapshot(
             sequence=next(self._sequence),
             event_time_ms=event_time_ms,
             models=[
-                self._model(model, windows, loops[model], event_time_ms, last_outcomes.get(model, {}))
+                replace(
+                    self._model(model, windows, loops[model], event_time_ms, last_outcomes.get(model, {})),
+                    labels=self._signs.labels(model),
+                    early=self._early(model, outcomes_ms),
+                    score_shift=shifts.get(model, {}),
+                )
                 for model, windows in by_model.items()
             ],
             counters=self._tally.total(),
@@ -236,14 +246,12 @@ class Publisher:
     ) -> ModelSnapshot:
         counters = self._tally.of_model(model)
         watch = self._watches[model]
-        released = counters["matched"] + counters["expired"] + counters["negative_at_maturity"]
         return ModelSnapshot(
             name=self._names.models[model],
             event_time_ms=event_time_ms,
             windows=windows,
             counters=counters,
             pending=self._tally.pending(model),
-            coverage=1 - counters["expired"] / released if released else None,
             champion=loop.state(),
             refits=dict(loop.results),
             last_outcome_ms=last_outcome_ms,
@@ -253,6 +261,10 @@ class Publisher:
             sealed_until_ms=watch.sealed_until_ms,
             blocking_partition=watch.blocking,
         )
+
+    def _early(self, model: int, outcomes_ms: int) -> EarlyEstimate | None:
+        state = self.alarm_of_whole(model)
+        return self._signs.early(model, outcomes_ms, 1.0 if state is None else state.phi)
 
     def _last_outcomes(self, by_window: Mapping[str, Shown]) -> dict[int, dict[Series, int]]:
         """Per model, the latest outcome time of every series shown in any window."""

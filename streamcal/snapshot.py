@@ -13,7 +13,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["AlarmState", "Figures", "MapState", "ModelSnapshot", "Series", "Snapshot", "WindowFigures"]
+__all__ = [
+    "AlarmState",
+    "EarlyEstimate",
+    "Figures",
+    "LabelState",
+    "MapState",
+    "ModelSnapshot",
+    "ScoreShift",
+    "Series",
+    "Snapshot",
+    "UnmatchedBand",
+    "WindowFigures",
+]
 
 Figures = Mapping[str, NDArray[np.float64]]
 """Figure name (the report's key) to one value per series; NaN is absent."""
@@ -79,6 +91,63 @@ class AlarmState:
 
 
 @dataclass(frozen=True, slots=True)
+class UnmatchedBand:
+    """Share of the matured predictions scored in (lo, hi] (the first band: [0, hi]) to which no outcome came."""
+
+    lo: float
+    hi: float
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class LabelState:
+    """How labels came to the newest matured predictions, those of a longest window.
+
+    Attributes
+    ----------
+    coverage : float
+        Share whose label is known; 1 where what has no outcome is a negative.
+    delay_seconds : mapping
+        Share of the labels to the delay they do not exceed; empty with too few.
+    unmatched : sequence of UnmatchedBand
+        Bands with predictions, ascending.
+    """
+
+    coverage: float
+    delay_seconds: Mapping[float, float]
+    unmatched: Sequence[UnmatchedBand]
+
+
+@dataclass(frozen=True, slots=True)
+class EarlyEstimate:
+    """Predictions that have not matured against the positives seen of them; a warning, no figure.
+
+    Attributes
+    ----------
+    predictions, positives : int
+        Predictions old enough to be compared, and their positives within the delays compared.
+    expected_positives : float
+        What their scores say should be seen by now.
+    ratio, ratio_se : float or None
+        `expected_positives` over `positives`, and its standard error; None with too few.
+    """
+
+    predictions: int
+    positives: int
+    expected_positives: float
+    ratio: float | None
+    ratio_se: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreShift:
+    """Population stability index of a window against the longest window before it, and its mean without a shift."""
+
+    index: float
+    noise_floor: float
+
+
+@dataclass(frozen=True, slots=True)
 class ModelSnapshot:
     """Everything published about one model.
 
@@ -87,8 +156,12 @@ class ModelSnapshot:
     counters : mapping
         `accepted_prediction, matched, expired, negative_at_maturity, duplicate_prediction,
         late_prediction, without_raw, extreme` of this model.
-    coverage : float or None
-        Share of released predictions whose label is known (negatives at maturity are); None before the first.
+    labels : LabelState or None
+        How labels came to matured predictions; None before the first.
+    early : EarlyEstimate or None
+        None while delays are unknown.
+    score_shift : mapping
+        (series, window) to the shift of its raw scores, where there are rows enough.
     refits : mapping
         (result, reason) to count; result is ``promoted`` or ``refused``, reason empty when promoted.
     last_outcome_ms : mapping
@@ -110,7 +183,6 @@ class ModelSnapshot:
     windows: Sequence[WindowFigures]
     counters: Mapping[str, int]
     pending: int
-    coverage: float | None
     champion: MapState | None
     refits: Mapping[tuple[str, str], int]
     last_outcome_ms: Mapping[Series, int]
@@ -119,6 +191,9 @@ class ModelSnapshot:
     changes: Mapping[str, int] = field(default_factory=dict)
     sealed_until_ms: int | None = None
     blocking_partition: int | None = None
+    labels: LabelState | None = None
+    early: EarlyEstimate | None = None
+    score_shift: Mapping[tuple[Series, str], ScoreShift] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -224,7 +224,7 @@ def assert_equal(one: Snapshot, other: Snapshot) -> None:
                 for name, values in arrays.items():
                     np.testing.assert_array_equal(values, twins[name])
             assert (window.window, window.series, window.raw_bins) == (same.window, same.series, same.raw_bins)
-        for name in ("counters", "pending", "coverage", "champion", "refits", "last_outcome_ms"):
+        for name in ("counters", "pending", "labels", "early", "score_shift", "champion", "refits", "last_outcome_ms"):
             assert getattr(model, name) == getattr(twin, name)
     assert (one.counters, one.watermarks, one.lag, one.pending) == (
         other.counters, other.watermarks, other.lag, other.pending

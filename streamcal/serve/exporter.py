@@ -23,11 +23,12 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from streamcal.serve.alarms import alarm_families
+from streamcal.serve.early import early_families
 from streamcal.serve.exposition import exposition, label_value
 from streamcal.serve.figures import figure_families
 from streamcal.serve.live import COMMIT_BUCKETS, CommitRecorder, Readiness, SnapshotHolder
 from streamcal.serve.metrics import MODEL_COUNTERS, TOTAL_COUNTERS, ExportSettings
-from streamcal.snapshot import ModelSnapshot, Snapshot
+from streamcal.snapshot import Snapshot
 
 __all__ = ["BuildInfo", "Exporter", "ProcessCollector", "SnapshotCollector", "render"]
 
@@ -55,6 +56,7 @@ class SnapshotCollector(Collector):
         """Families in a fixed order: figures, maps, counters, state of the stream."""
         yield from figure_families(self._snapshot, self._settings)
         yield from alarm_families(self._snapshot)
+        yield from early_families(self._snapshot)
         yield from _map_families(self._snapshot)
         yield from _counter_families(self._snapshot)
         yield from _stream_families(self._snapshot)
@@ -191,14 +193,4 @@ def _stream_families(snapshot: Snapshot) -> Iterator[Metric]:
     lag = GaugeMetricFamily("streamcal_consumer_lag", "Records of a partition not yet read.", labels=where)
     for (topic, partition), records in sorted(snapshot.lag.items()):
         lag.add_metric((topic, str(partition)), records)
-    coverage = GaugeMetricFamily(
-        "streamcal_label_coverage_ratio", "Share of released predictions whose label is known.", labels=("model",)
-    )
-    for model in snapshot.models:
-        _add_coverage(coverage, model)
-    yield from (watermarks, lag, coverage)
-
-
-def _add_coverage(family: GaugeMetricFamily, model: ModelSnapshot) -> None:
-    if model.coverage is not None:
-        family.add_metric((label_value(model.name),), model.coverage)
+    yield from (watermarks, lag)

@@ -27,10 +27,13 @@ class WindowTotal:
         Where panes entering and leaving are read from.
     width : int
         Columns per cell.
+    per_series : int
+        Codes of one series; the table grows by whole series.
     """
 
-    def __init__(self, store: PaneStore, width: int) -> None:
+    def __init__(self, store: PaneStore, width: int, per_series: int = CODES_PER_SERIES) -> None:
         self._store = store
+        self._per_series = per_series
         self.values: Ints = np.zeros((0, width), dtype=np.int64)
         self.start = self.stop = 0
         self._placed = False
@@ -64,10 +67,10 @@ class WindowTotal:
 
     def _add_cells(self, cells: Cells | None, sign: int) -> None:
         if cells is not None and len(cells.code):
-            self.values = add_to_dense(self.values, cells, sign)
+            self.values = add_to_dense(self.values, cells, sign, self._per_series)
 
 
-def add_to_dense(values: Ints, cells: Cells, sign: int = 1) -> Ints:
+def add_to_dense(values: Ints, cells: Cells, sign: int = 1, per_series: int = CODES_PER_SERIES) -> Ints:
     """Add (or take away) cells to a dense table by code, growing it where needed, by whole series; returns the table.
 
     Raises
@@ -77,8 +80,8 @@ def add_to_dense(values: Ints, cells: Cells, sign: int = 1) -> Ints:
     """
     highest = int(cells.code.max())
     if highest >= len(values):
-        series = max(highest // CODES_PER_SERIES + 1, len(values) * 5 // 4 // CODES_PER_SERIES)
-        grown = np.zeros((series * CODES_PER_SERIES, values.shape[1]), dtype=np.int64)
+        series = max(highest // per_series + 1, len(values) * 5 // 4 // per_series)
+        grown = np.zeros((series * per_series, values.shape[1]), dtype=np.int64)
         grown[: len(values)] = values
         values = grown
     reduced = reduce_cells(cells.code, cells.values)

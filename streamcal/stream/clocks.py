@@ -50,6 +50,10 @@ class Clocks:
         """The event time, `BEGINNING` until every log has one."""
         return min((log.watermark.value for log in self._logs.values()), default=BEGINNING)
 
+    def lowest_of(self, topic: str) -> int:
+        """The event time of one topic, `BEGINNING` until each of its partitions has one."""
+        return min((reader.watermark.value for log, reader in self._logs.items() if log[0] == topic), default=BEGINNING)
+
     def waiting(self, moment_ms: int) -> list[Log]:
         """The logs on which it depends when event time passes `moment_ms`; one that follows passes with its leaders."""
         led = {topic for topic in TOPICS if self._leaders(topic)}

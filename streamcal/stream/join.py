@@ -30,6 +30,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from streamcal.stream.arrivals import Accepted, Arrivals
 from streamcal.stream.changes import RowChanges
 from streamcal.stream.due_queue import DueQueue
 from streamcal.stream.events import NO_MODEL, OutcomeBatch, PredictionBatch
@@ -81,6 +82,7 @@ class JoinTask:
         self._marks = Marks(skew_ms, self._rules)
         self._to_release = DueQueue()
         self._to_mark = DueQueue()
+        self._accepted: list[Accepted] = []
 
     @property
     def nbytes(self) -> int:
@@ -100,6 +102,16 @@ class JoinTask:
     def take_changes(self) -> list[RowChanges]:
         """The row changes since the last call."""
         return self._predictions.take_changes()
+
+    def take_arrivals(self) -> Arrivals:
+        """Predictions accepted and labels that came since the last call."""
+        accepted, self._accepted = self._accepted, []
+        return Arrivals(accepted, self._predictions.take_labels())
+
+    def withdraw(self) -> Arrivals:
+        """Every prediction that could still be labelled, and its label taken back: its partition goes elsewhere."""
+        accepted, labels = self._predictions.withdraw()
+        return Arrivals([accepted], [labels])
 
     def predictions(self, batch: PredictionBatch, watermark: Ints) -> None:
         """Take predictions; `watermark[i]` is that of the predictions log just before row i."""
@@ -166,6 +178,7 @@ class JoinTask:
             self._predictions.fill(rows, batch, index)
             self._to_release.push(self._predictions.horizon_end(rows), rows)
             self._tally.add_by_model("accepted_prediction", batch.model[index])
+            self._accepted.append(self._predictions.accepted(rows))
             self._tally.add_by_model("without_raw", batch.model[index[np.isnan(batch.raw[index])]])
             self._replay_kept(rows, batch, index)
         return again

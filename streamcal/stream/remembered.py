@@ -13,6 +13,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from streamcal.stream.arrivals import Accepted, LabelChanges
 from streamcal.stream.changes import RowChanges
 from streamcal.stream.events import PredictionBatch
 from streamcal.stream.keyed_rows import KeyedRows
@@ -68,11 +69,37 @@ class RememberedPredictions(KeyedRows):
         self._rules = rules
         self._tally = tally
         self._changes: list[RowChanges] = []
+        self._labels: list[LabelChanges] = []
 
     def take_changes(self) -> list[RowChanges]:
         """The row changes since the last call."""
         changes, self._changes = self._changes, []
         return changes
+
+    def take_labels(self) -> list[LabelChanges]:
+        """The label changes since the last call."""
+        labels, self._labels = self._labels, []
+        return labels
+
+    def accepted(self, rows: Rows) -> Accepted:
+        """What is told of predictions when they are accepted."""
+        columns = self.columns
+        raw, served = columns["raw"][rows], columns["served"][rows]
+        unknown = np.isnan(raw)
+        return Accepted(
+            time_ms=columns["time"][rows],
+            score=np.where(unknown, served, raw) if unknown.any() else raw,
+            served=served,
+            model=columns["model"][rows],
+            profile=columns["profile"][rows],
+        )
+
+    def withdraw(self) -> tuple[Accepted, LabelChanges]:
+        """Every prediction remembered, and its label taken back."""
+        rows = self.live()
+        labelled = rows[(self.columns["state"][rows] & _HAS_LABEL) != 0]
+        label = (self.columns["state"][labelled] & _LABEL) != 0
+        return self.accepted(rows), self._label_changes(labelled, -1, label, self.columns["outcome_time"][labelled])
 
     def horizon_end(self, rows: Rows) -> Ints:
         """Last event time at which an outcome may match, ms."""
@@ -149,6 +176,7 @@ class RememberedPredictions(KeyedRows):
         self._tally.add_by_model("revised_outcome", model[revises])
         self._tally.add_by_model("duplicate_outcome", model[~first & ~revises])
         at_once = wins & ~self._rules.at_maturity[model]
+        self._tell(rows[wins], time[wins], label[wins], before[wins])
         self._count_release("matched", rows[first & at_once])
         frozen = self._replace(rows[at_once], time[at_once], watermark[at_once], label[at_once], before[at_once])
         last = _last_of_each(rows[wins])
@@ -173,6 +201,26 @@ class RememberedPredictions(KeyedRows):
         self._emit(rows[old], -1, (before[old] & 1) == 1, old_time, was_frozen[old] & still_open)
         self._emit(rows, 1, label == 1, time, frozen)
         return frozen
+
+    def _tell(self, rows: Rows, time: Ints, label: NDArray[np.int8], before: Ints) -> None:
+        """Tell of winners and of the labels they replace, whether they count yet or not."""
+        if not len(rows):
+            return
+        old = before != _NO_RANK
+        if old.any():
+            self._labels.append(self._label_changes(rows[old], -1, (before[old] & 1) == 1, before[old] >> 1))
+        self._labels.append(self._label_changes(rows, 1, label == 1, time))
+
+    def _label_changes(self, rows: Rows, sign: int, positive: Bools, time: Ints) -> LabelChanges:
+        made = self.columns["time"][rows]
+        return LabelChanges(
+            sign=np.full(len(rows), sign, dtype=np.int8),
+            label=positive.astype(np.int8),
+            prediction_ms=made,
+            delay_ms=time - made,
+            served=self.columns["served"][rows],
+            model=self.columns["model"][rows],
+        )
 
     def _rank(self, rows: Rows) -> Ints:
         """Rank of the outcome that stands, `_NO_RANK` where there is none."""

@@ -6,7 +6,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from streamcal.snapshot import MapState, ModelSnapshot, Series, Snapshot, WindowFigures
+from streamcal.snapshot import (
+    EarlyEstimate,
+    LabelState,
+    MapState,
+    ModelSnapshot,
+    ScoreShift,
+    Series,
+    Snapshot,
+    UnmatchedBand,
+    WindowFigures,
+)
 
 ALL = Series("all", "all")
 COUNTERS = {
@@ -38,7 +48,11 @@ def make_model(name: str = "default", windows: Sequence[WindowFigures] = (), **f
         "event_time_ms": 1_361_000_000_123,
         "counters": {key: COUNTERS[key] for key in per_model},
         "pending": 7,
-        "coverage": 0.75,
+        "labels": LabelState(
+            0.75, {0.5: 1.5, 0.99: 3600.25}, (UnmatchedBand(0.0, 0.1, 0.2), UnmatchedBand(0.9, 1.0, 0.0))
+        ),
+        "early": EarlyEstimate(1000, 40, 50.5, 1.2625, 0.2),
+        "score_shift": {(ALL, "1h"): ScoreShift(0.125, 0.0625)},
         "champion": MapState(3, "platt", 1_360_000_000_500),
         "refits": {("promoted", ""): 3, ("refused", "no_gain"): 2},
         "last_outcome_ms": {ALL: 1_361_000_000_001},

@@ -97,7 +97,10 @@ def rich_snapshot(window, model, snapshot):
 
     rows = {ALL: (figures(set()), figures({"phi"})), GB: (figures({"platt_slope", "platt_slope_se"}), figures({"ece"}))}
     windows = (window(rows, "1h", BINS), window({ALL: rows[ALL]}, "24h", BINS))
-    return snapshot(model("default", windows), model("fraud:v2", windows[:1], champion=None, coverage=None))
+    return snapshot(
+        model("default", windows),
+        model("fraud:v2", windows[:1], champion=None, labels=None, early=None, score_shift={}),
+    )
 
 
 @pytest.fixture

@@ -1,0 +1,1 @@
+"""What is known before labels are, and how labels come."""
