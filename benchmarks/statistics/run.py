@@ -1,7 +1,7 @@
 """What the alarms do on streams whose truth is known: false alarms, delays, faults, phi; printed as tables.
 
-Seeded, without network: ``python benchmarks/statistics/run.py [part ...]``, some minutes in all on one core. Each row has
-the measured value, what it is held to, and a mark where it does not hold; beside the alarm stands what a
+Seeded, without network: ``python benchmarks/statistics/run.py [part ...]``, some minutes in all on one core. Each row
+has the measured value, what it is held to, and a mark where it does not hold; beside the alarm stands what a
 threshold on z or ECE would have done on the same rows. The suite runs the same measurements with fewer runs.
 """
 
@@ -232,19 +232,20 @@ def triggers() -> None:
         ("+.5 from the start: no change to see", 0.5, 0.5),
     ):
         rates = [expit(grid.x + before)] * 250 + [expit(grid.x + after)] * 250
-        watched, fired = ChangeTriggers(), []
+        watched: list[ChangeTriggers] = [ChangeTriggers() for _ in range(runs)]
+        fired: list[tuple[int, int, str]] = []
         for pane, rows in enumerate(panes(grid, runs, 500, 10, rates)):
             of, bins, values = cells(grid, rows)
-            counts = np.zeros((runs, N_BINS, values.shape[1]), dtype=np.int64)
-            np.add.at(counts, (of, bins), values)
-            fired += watched.update(pane, np.arange(runs), counts)
+            for run, watcher in enumerate(watched):
+                told = watcher.update(pane, bins[of == run], values[of == run])
+                fired += [(pane, run, trigger) for trigger in told]
         for trigger in ("adwin", "page_hinkley"):
-            mine = [e for e in fired if e.trigger == trigger]
-            early = len({e.series for e in mine if e.pane < 250})
+            mine = [(pane, run) for pane, run, name_ in fired if name_ == trigger]
+            early = len({run for pane, run in mine if pane < 250})
             firsts: dict[int, int] = {}
-            for e in mine:
-                if e.pane >= 250:
-                    firsts.setdefault(e.series, e.pane - 249)
+            for pane, run in mine:
+                if pane >= 250:
+                    firsts.setdefault(run, pane - 249)
             delay = f"{np.median(list(firsts.values())) * 500:.0f} rows" if firsts else "-"
             line(f"{name}, {trigger}", f"before {early}, after {len(firsts)} of {runs}, median {delay}", "no promise")
 

@@ -102,6 +102,9 @@ class Latch:
             Positions in `series`.
         """
         held = self.fault[series]
+        if not crossed.any() and (held == NO_FAULT).all():  # nearly always; what follows would say the same
+            self.calm[series] = np.where(calm, self.calm[series] + 1, 0)
+            return [], np.empty(0, dtype=np.intp)
         row = np.where(calm & ~crossed, self.calm[series] + 1, 0)
         over = (held != NO_FAULT) & (row >= self._clear_after)
         replaced = crossed & (held != fault)

@@ -196,24 +196,27 @@ def log_payoffs(cells: PaneCells, bets: BetSet, pivot: Floats) -> Floats:
         log e of each bet and series; on calibrated rows exp of it has expectation at most 1.
     """
     pays = np.empty((len(bets), len(cells.n)))
-    odds = cells.p / (1.0 - cells.p)
-    clipped = bool(cells.moved.any())
-    edges = {sign: 1.0 + odds * np.exp(sign * bets.tolerance) for sign in (-1.0, 1.0)}
-    for k, shift in enumerate(bets.levels.tolist()):
-        sign = float(np.sign(shift))
-        miss = np.log((1.0 + odds * np.exp(shift)) / edges[sign])
-        pays[k] = cells.y * (shift - sign * bets.tolerance) - cells.n * miss
-        if clipped:
-            pays[k, sign * cells.moved > 0] = 0.0
+    pays[: len(bets.levels)] = _level_payoffs(cells, bets)
     away = cells.x - cells.spread(pivot)
     away[np.isnan(away)] = 0.0
-    for k, slope in enumerate(bets.slopes.tolist(), len(bets.levels)):
-        pays[k] = log_payoff(cells, (slope - 1.0) * away, bets.tolerance)
+    pays[len(bets.levels) :] = log_payoff(cells, (bets.slopes[:, None] - 1.0) * away, bets.tolerance)
     return cells.total(pays)
 
 
+def _level_payoffs(cells: PaneCells, bets: BetSet) -> Floats:
+    """What each cell pays on each level bet, float64[L, M]: `log_payoff` with most of its exponentials left out."""
+    odds = cells.p / (1.0 - cells.p)
+    edge = np.sign(bets.levels) * bets.tolerance
+    near = np.log(1.0 + np.exp(edge[[0, -1], None]) * odds)  # bets ascend: the lower edge, the upper
+    miss = np.log(1.0 + np.exp(bets.levels)[:, None] * odds) - near[(bets.levels > 0).astype(np.intp)]
+    pays: Floats = cells.y * (bets.levels - edge)[:, None] - cells.n * miss
+    if cells.moved.any():
+        pays[bets.levels[:, None] * cells.moved > 0] = 0.0
+    return pays
+
+
 def log_payoff(cells: PaneCells, shift: Floats, tolerance: float = 0.0) -> Floats:
-    """What each cell pays, float64[M] log e, on the bet that its logit is x + `shift` (float64[M]).
+    """What each cell pays, float64[..., M] log e, on the bet that its logit is x + `shift` (float64[..., M]).
 
     A score below the clip is tested as if it were the clip, so bets further down are not played there (the
     null would be above the true mean score), and likewise at the top.

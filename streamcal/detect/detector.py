@@ -224,9 +224,12 @@ class Detector:
 
     def _events(self, pane: int, series: Ints, evidence: Floats) -> list[AlarmEvent]:
         crossed = evidence >= self.threshold * self.caution[series]
-        fault = self._bets.fault[self.log_m[series].argmax(axis=1)]
+        fault = np.full(len(series), NO_FAULT, dtype=np.int8)
+        fault[crossed] = self._bets.fault[self.log_m[series[crossed]].argmax(axis=1)]
         calm = evidence <= np.log(self.panes[series])
         cleared, raised = self._latch.update(series, crossed, fault, calm)
+        if not cleared and not crossed.any():
+            return []
         self._start(series[crossed])
 
         def event(at: int, code: int, *, up: bool) -> tuple[int, bool, AlarmEvent]:

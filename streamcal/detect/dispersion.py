@@ -70,8 +70,8 @@ about the pivot: w^2, v w, v^2, v."""
 _EARLIER: Final = 6
 """Columns of earlier epochs. Level: squared residuals, their variance less the fit's, aa, aa^2; slope: the first 2."""
 
-_EVERY_BLOCK: Final = -2
-"""A block number that no open block has."""
+_NO_BLOCK: Final = -1
+"""A block number that no pane is in."""
 
 
 def block_lengths(panes_per_day: int) -> tuple[int, ...]:
@@ -84,11 +84,13 @@ def block_lengths(panes_per_day: int) -> tuple[int, ...]:
     """
     lengths, rest, factor = [1], panes_per_day, 2
     while rest > 1:
-        if rest % factor:
+        if factor * factor > rest:
+            factor = rest  # a prime
+        elif rest % factor:
             factor += 1
-        else:
-            rest //= factor
-            lengths.append(lengths[-1] * factor)
+            continue
+        rest //= factor
+        lengths.append(lengths[-1] * factor)
     return tuple(lengths)
 
 
@@ -126,8 +128,8 @@ class Dispersion:
         Sum of the epoch's panes.
     block : float64[S, L, 5]
         Open block of each length, without what shorter lengths still hold open.
-    block_id : int64[S, L]
-        Which block that is, pane // length; -1 where none is open.
+    last : int64[S]
+        Pane that was taken in last; the open blocks are those it lies in.
     sums : float64[S, L, 11]
         Over the epoch's closed blocks.
     earlier : float64[S, L, 6]
@@ -136,15 +138,16 @@ class Dispersion:
         Day up to which the sums have faded.
     """
 
-    ROWS: Final = ("epoch", "block", "block_id", "sums", "earlier", "day")
+    ROWS: Final = ("epoch", "block", "last", "sums", "earlier", "day")
     """Names of the state arrays."""
 
     def __init__(self, panes_per_day: int) -> None:
         self.lengths = block_lengths(panes_per_day)
         levels = len(self.lengths)
+        self._length = np.array(self.lengths, dtype=np.int64)
         self.epoch: Floats = np.zeros((0, _BLOCK))
         self.block: Floats = np.zeros((0, levels, _BLOCK))
-        self.block_id: Ints = np.zeros((0, levels), dtype=np.int64)
+        self.last: Ints = np.zeros(0, dtype=np.int64)
         self.sums: Floats = np.zeros((0, levels, _SUMS))
         self.earlier: Floats = np.zeros((0, levels, _EARLIER))
         self.day: Ints = np.zeros(0, dtype=np.int64)
@@ -154,18 +157,17 @@ class Dispersion:
         more = size - len(self.day)
         for name in self.ROWS:
             held = getattr(self, name)
-            empty = np.full((more, *held.shape[1:]), -1 if name == "block_id" else 0, dtype=held.dtype)
-            setattr(self, name, np.concatenate([held, empty]))
+            setattr(self, name, np.concatenate([held, np.zeros((more, *held.shape[1:]), dtype=held.dtype)]))
 
     def forget(self, series: Ints) -> None:
         """Empty some series."""
         for name in self.ROWS:
-            getattr(self, name)[series] = -1 if name == "block_id" else 0
+            getattr(self, name)[series] = 0
 
     def close(self, pane: int, series: Ints) -> Phi:
         """Close the blocks that end before `pane`; returns how `series` stand then."""
         self._fade(pane // self.lengths[-1], series)
-        self._close_blocks(series, [pane // length for length in self.lengths])
+        self._close_blocks(series, pane // self._length)
         return self.phi(series)
 
     def add(self, pane: int, series: Ints, cells: PaneCells) -> None:
@@ -173,32 +175,37 @@ class Dispersion:
         part = fit_pane(self.epoch[series], cells)
         self.epoch[series] += part
         self.block[series, 0] += part
-        self.block_id[series, 0] = pane
+        self.last[series] = pane
 
     def new_epoch(self, series: Ints) -> None:
         """Start a fresh fit of some series."""
-        self._close_blocks(series, [_EVERY_BLOCK] * len(self.lengths))
+        self._close_blocks(series, np.full(len(self.lengths), _NO_BLOCK))
         sums = self.sums[series]
-        squares, variances = _residuals(self.epoch[series], sums)
-        columns = (squares[0], variances[0], sums[..., 6], sums[..., 3], squares[1], variances[1])
-        self.earlier[series] += np.stack(columns, axis=-1)
+        level, slope = _residuals(self.epoch[series], sums)
+        gone = np.array([*level, sums[..., 6].T, sums[..., 3].T, *slope])
+        self.earlier[series] += gone.T
         self.sums[series] = 0.0
         self.epoch[series] = 0.0
 
     def phi(self, series: Ints) -> Phi:
         """Over-dispersion by the blocks closed so far."""
-        sums, earlier = self.sums[series], self.earlier[series]
-        squares, variances = _residuals(self.epoch[series], sums)
-        squares += np.moveaxis(earlier[..., [0, 4]], -1, 0)
-        variances += np.moveaxis(earlier[..., [1, 5]], -1, 0)
-        total, total_square = sums[..., 6] + earlier[..., 2], sums[..., 3] + earlier[..., 3]
+        sums, earlier = self.sums[series], self.earlier[series].T
+        level, slope = _residuals(self.epoch[series], sums)
+        level = level[0] + earlier[0], level[1] + earlier[1]
+        slope = slope[0] + earlier[4], slope[1] + earlier[5]
+        total, total_square = sums[..., 6].T + earlier[2], sums[..., 3].T + earlier[3]
         # Blocks of equal information count one each.
         blocks = np.divide(total * total, total_square, out=np.zeros_like(total), where=total_square > 0)
-        known = (blocks >= MIN_BLOCKS - 1e-6) & (variances > 0).all(axis=0)
-        ratio = np.divide(squares, variances, out=np.ones_like(squares), where=known)
-        lengths = known.sum(axis=1)
-        caution = _caution(squares[0, :, 0], variances[0, :, 0], total[:, 0], blocks[:, 0])
-        return Phi(np.maximum(ratio.max(axis=(0, 2)), 1.0), lengths, np.where(lengths > 0, 1.0, caution))
+        known = (blocks >= MIN_BLOCKS - 1e-6) & (level[1] > 0) & (slope[1] > 0)
+        most = np.ones(len(series))
+        for squares, variances in (level, slope):
+            ratio = np.divide(squares, variances, out=np.ones_like(squares), where=known)
+            most = np.maximum(most, ratio.max(axis=0))
+        lengths, caution = known.sum(axis=0), np.ones(len(series))
+        if (unknown := lengths == 0).any():
+            shortest = level[0][0], level[1][0], total[0], blocks[0]
+            caution[unknown] = _caution(*(column[unknown] for column in shortest))
+        return Phi(most, lengths, caution)
 
     def _fade(self, day: int, series: Ints) -> None:
         past = day - self.day[series]
@@ -209,28 +216,33 @@ class Dispersion:
             self.earlier[series] *= factor[:, None, None]
             self.day[series] = day
 
-    def _close_blocks(self, series: Ints, current: list[int]) -> None:
-        """Close, of each length, the open blocks other than the `current` one, into the next length's block."""
-        for level, now in enumerate(current):
-            held = self.block_id[series, level]
-            over = (held >= 0) & (held != now)
-            if not over.any():
-                return  # a longer block ends only where a shorter one does
-            ended, block = series[over], self.block[series[over], level]
-            self.sums[ended, level] += _block_sums(block)
-            if level + 1 < len(self.lengths):
-                self.block[ended, level + 1] += block
-                self.block_id[ended, level + 1] = held[over] // (self.lengths[level + 1] // self.lengths[level])
-            self.block[ended, level] = 0.0
-            self.block_id[ended, level] = -1
+    def _close_blocks(self, series: Ints, current: Ints) -> None:
+        """Close, of each length, the open block that is not the `current` one (int64[L]), into the next length's."""
+        over = self.last[series, None] // self._length != current
+        ending = over.sum(axis=1)  # how many lengths: a longer block ends only where a shorter one does
+        most = int(ending.max(initial=0))
+        if not most:
+            return
+        whole = self.block[series, :most].cumsum(axis=1)
+        at, level = np.nonzero(over[:, :most] & (whole[..., 2] > 0))
+        self.sums[series[at], level] += _block_sums(whole[at, level])
+        self.block[series[at], level] = 0.0
+        into = np.flatnonzero((ending > 0) & (ending < len(self.lengths)))
+        self.block[series[into], ending[into]] += whole[into, ending[into] - 1]
 
 
 def _block_sums(block: Floats) -> Floats:
-    """What a block adds to the sums: float64[n, 5] to float64[n, 11]."""
+    """What blocks add to the sums: float64[n, 5] to float64[n, 11]."""
     w_a, w_b, aa, ab, bb = block.T
     pivot = ab / aa
     w, v = w_b - pivot * w_a, np.maximum(bb - pivot * ab, 0.0)
-    return np.stack([w_a * w_a, aa * w_a, ab * w_a, aa * aa, aa * ab, ab * ab, aa, w * w, v * w, v * v, v], axis=1)
+    sums = np.empty((len(block), _SUMS))
+    # Level: w, aa, ab each times w; products of the information; aa. Slope: as `_SUMS` says.
+    np.multiply(block[:, [0, 2, 3]], w_a[:, None], out=sums[:, :3])
+    np.multiply(block[:, [2, 3]], aa[:, None], out=sums[:, 3:5])
+    sums[:, 5], sums[:, 6] = ab * ab, aa
+    sums[:, 7], sums[:, 8], sums[:, 9], sums[:, 10] = w * w, v * w, v * v, v
+    return sums
 
 
 def _caution(squares: Floats, variances: Floats, total: Floats, blocks: Floats) -> Floats:
@@ -242,7 +254,7 @@ def _caution(squares: Floats, variances: Floats, total: Floats, blocks: Floats) 
     return np.asarray(np.maximum(shown, 1.0))
 
 
-def _residuals(epoch: Floats, sums: Floats) -> tuple[Floats, Floats]:
+def _residuals(epoch: Floats, sums: Floats) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
     """Squared residuals about the epoch's fit, and their variance under independence less the fit's share.
 
     Parameters
@@ -252,14 +264,12 @@ def _residuals(epoch: Floats, sums: Floats) -> tuple[Floats, Floats]:
 
     Returns
     -------
-    float64[2, S, L], float64[2, S, L]
-        Level, then slope.
+    (float64[L, S], float64[L, S]) twice
+        Squares and variance of the level, then of the slope.
     """
-    (d_a, d_b), covariance = solve(epoch)
-    d_a, d_b = d_a[:, None], d_b[:, None]
-    c_aa, c_ab, c_bb = (part[:, None] for part in covariance)
-    w2, aw, bw, a2, ab, b2, variance, s2, vs, v2, v = np.moveaxis(sums, -1, 0)
+    (d_a, d_b), (c_aa, c_ab, c_bb) = solve(epoch)
+    w2, aw, bw, a2, ab, b2, variance, s2, vs, v2, v = sums.T
     level = w2 - 2.0 * (d_a * aw + d_b * bw) + d_a * d_a * a2 + 2.0 * d_a * d_b * ab + d_b * d_b * b2
     slope = s2 - 2.0 * d_b * vs + d_b * d_b * v2
     taken = a2 * c_aa + 2.0 * ab * c_ab + b2 * c_bb
-    return np.maximum(np.stack([level, slope]), 0.0), np.stack([variance - taken, v - v2 * c_bb])
+    return (np.maximum(level, 0.0), variance - taken), (np.maximum(slope, 0.0), v - v2 * c_bb)

@@ -86,7 +86,15 @@ def _expand(cells: PaneCells, d_a: Floats, d_b: Floats) -> Floats:
     """Expansion of each series' pane about intercept d_a and slope 1 + d_b."""
     x, n = cells.x, cells.n
     rate = expit(cells.spread(d_a) + cells.spread(1.0 + d_b) * x)
-    residual, information = cells.y - n * rate, n * rate * (1.0 - rate)
-    terms = np.stack([residual, residual * x, information, information * x, information * x * x])
-    u_a, u_b, aa, ab, bb = cells.total(terms)
-    return np.stack([u_a + aa * d_a + ab * d_b, u_b + ab * d_a + bb * d_b, aa, ab, bb], axis=1)
+    terms = np.empty((5, len(n)))
+    expected = n * rate
+    np.subtract(cells.y, expected, out=terms[0])
+    np.multiply(terms[0], x, out=terms[1])
+    np.multiply(expected, 1.0 - rate, out=terms[2])
+    np.multiply(terms[2], x, out=terms[3])
+    np.multiply(terms[3], x, out=terms[4])
+    part = cells.total(terms)
+    _, _, aa, ab, bb = part
+    part[0] += aa * d_a + ab * d_b
+    part[1] += ab * d_a + bb * d_b
+    return np.ascontiguousarray(part.T)

@@ -14,19 +14,18 @@ not for a thousand segments. Its state lives in its own objects and begins afres
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streamcal.detect.bets import PaneCells, pane_cells
-from streamcal.stats.counts import Column
 
-__all__ = ["ADWIN", "PAGE_HINKLEY", "ChangeEvent", "ChangeTriggers"]
+__all__ = ["ADWIN", "PAGE_HINKLEY", "ChangeTriggers"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Integers = NDArray[np.integer]
 
 ADWIN: Final = "adwin"
 PAGE_HINKLEY: Final = "page_hinkley"
@@ -52,54 +51,39 @@ class _River(Protocol):
         """Take in a value."""
 
 
-@dataclass(frozen=True, slots=True)
-class ChangeEvent:
-    """A trigger fired: the residual of `series` is no longer what it was, by `trigger`, at `pane`."""
-
-    pane: int
-    series: int
-    trigger: str
-
-
 class ChangeTriggers:
-    """One ADWIN and one Page-Hinkley for each series it is given."""
+    """One ADWIN and one Page-Hinkley for one series."""
 
     def __init__(self) -> None:
-        self._adwin: dict[int, _River] = {}
-        self._page_hinkley: dict[int, _River] = {}
+        self._pair: tuple[_River, _River] | None = None
 
-    def update(self, pane: int, series: Ints, counts: Ints) -> list[ChangeEvent]:
-        """Feed one sealed pane.
+    def update(self, pane: int, bins: Integers, values: Ints) -> list[str]:
+        """Feed one sealed pane; returns which triggers it set off.
 
         Parameters
         ----------
         pane : int
             Ascending from call to call.
-        series : int64[S]
-            Ascending.
-        counts : int64[S, 284, K]
-            Served scores.
+        bins : integer[M]
+            Layout bins that hold rows.
+        values : int64[M, K]
+            Their counts of served scores.
         """
-        of, bins = np.nonzero(counts[:, :, Column.N])
-        found, cells = pane_cells(series[of], bins, counts[of, bins])
-        z = _residual_z(cells)
-        events: list[ChangeEvent] = []
-        for at, number in enumerate(found.tolist()):
-            if number not in self._adwin:
-                self._adwin[number], self._page_hinkley[number] = _make()
-            part = slice(cells.starts[at], cells.starts[at] + cells.sizes[at])
-            values = _residuals(cells, part, np.random.default_rng([pane, number]))
-            if _feed(self._adwin[number], values):
-                events.append(ChangeEvent(pane, number, ADWIN))
-            if _feed(self._page_hinkley[number], z[at : at + 1]):
-                events.append(ChangeEvent(pane, number, PAGE_HINKLEY))
-        return events
+        found, cells = pane_cells(np.zeros(len(bins), dtype=np.int64), bins, values)
+        if not len(found):
+            return []
+        if self._pair is None:
+            self._pair = _make()
+        adwin, page_hinkley = self._pair
+        set_off = {
+            ADWIN: _feed(adwin, _residuals(cells, np.random.Generator(np.random.PCG64(abs(pane))))),
+            PAGE_HINKLEY: _feed(page_hinkley, _residual_z(cells)),
+        }
+        return [trigger for trigger, fired in set_off.items() if fired]
 
-    def restart(self, series: Ints) -> None:
-        """Forget some series: after a promoted map the residual is meant to change."""
-        for number in series.tolist():
-            self._adwin.pop(number, None)
-            self._page_hinkley.pop(number, None)
+    def restart(self) -> None:
+        """Forget everything: after a promoted map the residual is meant to change."""
+        self._pair = None
 
 
 def _make() -> tuple[_River, _River]:
@@ -123,9 +107,9 @@ def _residual_z(cells: PaneCells) -> Floats:
     return np.asarray(gap / np.sqrt(variance))
 
 
-def _residuals(cells: PaneCells, part: slice, draw: np.random.Generator) -> Floats:
-    """Residuals of the rows of some cells in drawn order; means of groups where they are many."""
-    n, y, p = cells.n[part].astype(np.int64), cells.y[part].astype(np.int64), cells.p[part]
+def _residuals(cells: PaneCells, draw: np.random.Generator) -> Floats:
+    """Residuals of the rows in drawn order; means of groups where they are many."""
+    n, y, p = cells.n.astype(np.int64), cells.y.astype(np.int64), cells.p
     values = np.concatenate([np.repeat(1.0 - p, y), np.repeat(-p, n - y)])
     draw.shuffle(values)
     if len(values) <= MOST_VALUES:

@@ -19,6 +19,7 @@ from streamcal.detect.panes import WatchPanes
 from streamcal.detect.sealing import Sealing, sealed_before
 from streamcal.detect.triggers import ChangeTriggers
 from streamcal.snapshot import AlarmState, Series
+from streamcal.stats.cells import Cells
 from streamcal.stats.layout import N_BINS
 
 __all__ = ["AlarmRecord", "ChangeRecord", "ModelWatch", "WatchSettings"]
@@ -91,7 +92,7 @@ class ModelWatch:
     weighed_before: int | None = None
     _active: dict[int, AlarmRecord] = field(default_factory=dict)
     _restarts: list[int] = field(default_factory=list)
-
+    _day: int | None = None
     _sealing: Sealing = field(init=False)
     _triggers: ChangeTriggers | None = field(init=False)
 
@@ -126,16 +127,14 @@ class ModelWatch:
         if before is None or (self.weighed_before is not None and before <= self.weighed_before):
             return
         store = panes.of_model(self.model)
-        whole = panes.series.whole(self.model)
-        for pane in [held for held in store.panes() if held < before]:
-            self._restart_before(pane)
-            cells = panes.shared(self.model, store.of_pane(pane)).filled()
-            series, bins = cells.code // N_BINS, cells.code % N_BINS
-            self._note(self.detector.update_cells(pane, series, bins, cells.values), panes)
-            self._watch_change(pane, series == whole, bins, cells.values)
+        # What a source that joined late and behind brings of panes weighed before is left out.
+        first = min(store.panes(), default=before) if self.weighed_before is None else self.weighed_before
+        for pane, held in store.each(first, before):
+            cells = held.filled()
+            if len(cells.code):
+                self._weigh(pane, cells, panes)
         self.weighed_before = before
         store.drop_before(before)
-        self._forget(panes.forget_quiet(self.model, before))
 
     def states(self, series: Ints) -> list[AlarmState]:
         """How `series` stand."""
@@ -162,24 +161,40 @@ class ModelWatch:
         before = self._sealing.before
         return None if before is None else before * self.settings.pane_ms
 
-    def _forget(self, series: Ints) -> None:
-        """Drop quiet series, whose numbers will be used again; their alarms end."""
-        self.detector.forget(series)
-        for number in series.tolist():
-            record = self._active.pop(number, None)
-            if record is not None and self.weighed_before is not None:
-                record.ended_ms = self._known_ms(self.weighed_before - 1)
+    def _weigh(self, pane: int, cells: Cells, panes: WatchPanes) -> None:
+        self._begin_day(pane, panes)
+        self._restart_before(pane)
+        cells = panes.weigh(self.model, pane, cells)
+        series, bins = cells.code // N_BINS, cells.code % N_BINS
+        self._note(self.detector.update_cells(pane, series, bins, cells.values), panes)
+        if self._triggers is not None:
+            mine = series == panes.series.whole(self.model)
+            fired = self._triggers.update(pane, bins[mine], cells.values[mine])
+            self.changes += [ChangeRecord(self._known_ms(pane), trigger) for trigger in fired]
+
+    def _begin_day(self, pane: int, panes: WatchPanes) -> None:
+        """With the first pane of a day, drop series that were quiet for a month; their alarms end."""
+        day = pane // panes.panes_per_day
+        if day == self._day:
+            return
+        self._day = day
+        first = day * panes.panes_per_day
+        quiet = panes.forget_quiet(self.model, first)
+        self.detector.forget(quiet)
+        for number in quiet.tolist():
+            if (record := self._active.pop(number, None)) is not None:
+                record.ended_ms = self._known_ms(first - 1)
 
     def _restart_before(self, pane: int) -> None:
         if self._restarts and self._restarts[0] <= pane:
             self._restarts = [at for at in self._restarts if at > pane]
-            every = np.arange(len(self.detector.panes))
-            self.detector.restart(every)
+            self.detector.restart(np.arange(len(self.detector.panes)))
             if self._triggers is not None:
-                self._triggers.restart(every)
+                self._triggers.restart()
 
     def _note(self, events: list[AlarmEvent], panes: WatchPanes) -> None:
-        for event in events:
+        # By label, not by number: numbers are given by arrival. A clearing stays before the alarm in its place.
+        for event in sorted(events, key=lambda event: panes.series.label(event.series)):
             at_ms = self._known_ms(event.pane)
             if event.raised:
                 record = AlarmRecord(at_ms, panes.series.label(event.series), event.fault, event.evidence, event.phi)
@@ -187,14 +202,6 @@ class ModelWatch:
                 self.alarms.append(record)
             elif (ended := self._active.pop(event.series, None)) is not None:
                 ended.ended_ms = at_ms
-
-    def _watch_change(self, pane: int, mine: NDArray[np.bool_], bins: Ints, values: Ints) -> None:
-        if self._triggers is None or not mine.any():
-            return
-        dense = np.zeros((1, N_BINS, values.shape[1]), dtype=np.int64)
-        dense[0, bins[mine]] = values[mine]
-        for event in self._triggers.update(pane, np.zeros(1, dtype=np.int64), dense):
-            self.changes.append(ChangeRecord(self._known_ms(pane), event.trigger))
 
     def _known_ms(self, pane: int) -> int:
         return (pane + 1) * self.settings.pane_ms + self.settings.horizon_ms

@@ -51,11 +51,11 @@ def test_phi_of_every_block_length_is_that_of_an_exact_refit_of_the_past(off):
     shocked = shocks(grid, 3, 320, 1, sd=0.3, memory=0.8)
     rates = (1 / (1 + (1 - rate) / rate * np.exp(-off)) for rate in shocked)
     dispersion, given = run(grid, panes(grid, 3, 800, 2, rates), panes_per_day=320)  # one day: nothing fades
-    dispersion._close_blocks(np.arange(3), [-2] * len(dispersion.lengths))
-    squares, variances = _residuals(dispersion.epoch, dispersion.sums)
+    dispersion._close_blocks(np.arange(3), np.full(len(dispersion.lengths), -1))
+    (squares, variances), _ = _residuals(dispersion.epoch, dispersion.sums)
     for level, length in enumerate(dispersion.lengths[:-1]):
         for series in range(3):
-            mine = squares[0, series, level] / variances[0, series, level]
+            mine = squares[level, series] / variances[level, series]
             assert mine == pytest.approx(recount(grid, given, length, series), rel=0.05)
 
 
