@@ -30,7 +30,7 @@ from streamcal.stats.series import SeriesTable
 from streamcal.stream.changes import RowChanges
 from streamcal.stream.clocks import Clocks
 from streamcal.stream.codec import OutcomeDecoder, PredictionDecoder
-from streamcal.stream.events import Names, OutcomeBatch, PredictionBatch, Rejected
+from streamcal.stream.events import NO_VERSION, Names, OutcomeBatch, PredictionBatch, Rejected
 from streamcal.stream.join import JoinTask, ModelRules
 from streamcal.stream.reader import Log, Read, Reading, Slice
 from streamcal.stream.tally import Tally
@@ -268,7 +268,9 @@ class Engine:
         touched = set()
         for (topic, partition), batch, watermark, reached in reading.take(place):
             if isinstance(batch, PredictionBatch):
-                self._tasks[partition].predictions(self._serve(batch), watermark)
+                served = self._serve(batch)
+                self._note_versions(served, watermark)
+                self._tasks[partition].predictions(served, watermark)
             else:
                 outcomes.append((partition, batch, watermark))
             if reached is not None:
@@ -285,11 +287,20 @@ class Engine:
         models = {model: self.loop(model) for model in np.unique(batch.model).tolist()}
         if not self._settings.apply_maps:
             return batch
-        served = batch.served.copy()
+        served, version = batch.served.copy(), batch.map_version.copy()
         for model, loop in models.items():
             mine = (batch.model == model) & ~np.isnan(batch.raw)
             served[mine] = loop.apply(batch.raw[mine])
-        return batch.with_served(served)
+            champion = loop.state()
+            version[mine] = NO_VERSION if champion is None else champion.version
+        return batch.with_served(served, version)
+
+    def _note_versions(self, batch: PredictionBatch, watermark: NDArray[np.int64]) -> None:
+        """Tell the watches which maps served; of late predictions nothing is told, their panes may be weighed."""
+        told = watermark <= batch.time_ms
+        for model in np.unique(batch.model[told]).tolist():
+            mine = told & (batch.model == model)
+            self.watches[model].note_served(batch.time_ms[mine], batch.map_version[mine])
 
     def _go_on(self, partitions: Iterable[int]) -> None:
         """Do what follows from watermarks of `partitions` having moved."""
@@ -299,7 +310,6 @@ class Engine:
             task.advance(self._clocks.value("predictions", partition), self._clocks.value("outcomes", partition))
         self._fold(task for _, task in tasks)
         self._tick()
-        # After the moments on the way: a map promoted there restarts the evidence.
         self._weigh({p: (self._clocks.value("predictions", p), self._clocks.value("outcomes", p)) for p in self._tasks})
         self.signs.advance(self._clocks.lowest_of("predictions"))
         self._mature()
@@ -332,12 +342,9 @@ class Engine:
     def _at_moment(self, moment: int) -> None:
         self.aggregate.advance(moment)
         self._weigh(dict.fromkeys(self._tasks, (moment, moment)))
-        for model, loop in self.loops.items():
+        for loop in self.loops.values():
             if moment % loop.every_ms == 0:
-                published = loop.attempt(moment)
-                self._commands.extend(published)
-                if any(command.key == loop.name for command in published):
-                    self.watches[model].restart_from(moment)
+                self._commands.extend(loop.attempt(moment))
         if moment % HOUR_MS == 0 and self._on_history is not None:
             self._on_history(moment)
 

@@ -1,7 +1,7 @@
 """The alarms of one model: sealed panes fed to the detector as the watermarks allow, and what came of it.
 
-A promoted map begins to serve with the predictions after its moment, so the evidence begins again with the first
-pane that starts then, not with the next one to be sealed: those before it were served by the old map.
+A new map begins to serve when producers pick it up, so the evidence begins again with the first pane that has a
+prediction of a higher map version: those before it were served by the old map (`versions`).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from streamcal.detect.detector import Detector, DetectorSettings
 from streamcal.detect.panes import WatchPanes
 from streamcal.detect.sealing import Sealing, sealed_before
 from streamcal.detect.triggers import ChangeTriggers
+from streamcal.detect.versions import ServedVersions
 from streamcal.snapshot import AlarmState, Series
 from streamcal.stats.cells import Cells
 from streamcal.stats.layout import N_BINS
@@ -72,7 +73,7 @@ class ChangeRecord:
 class ModelWatch:
     """Weighs the sealed panes of a model, each once, in order.
 
-    Guarantee: evidence, alarms and their times are a function of the logs and of the maps promoted.
+    Guarantee: evidence, alarms and their times are a function of the logs.
 
     Attributes
     ----------
@@ -91,7 +92,8 @@ class ModelWatch:
     changes: list[ChangeRecord] = field(default_factory=list)
     weighed_before: int | None = None
     _active: dict[int, AlarmRecord] = field(default_factory=dict)
-    _restarts: list[int] = field(default_factory=list)
+    _versions: ServedVersions = field(default_factory=ServedVersions)
+    _version: int | None = None
     _day: int | None = None
     _sealing: Sealing = field(init=False)
     _triggers: ChangeTriggers | None = field(init=False)
@@ -106,9 +108,9 @@ class ModelWatch:
         held = self._sealing.state()
         self._sealing = Sealing.from_state({source: held.get(source) for source in sources})
 
-    def restart_from(self, moment_ms: int) -> None:
-        """Begin the evidence of every series again with the first pane that starts at `moment_ms` or later."""
-        self._restarts.append(-(-moment_ms // self.settings.pane_ms))
+    def note_served(self, time_ms: Ints, version: Ints) -> None:
+        """Predictions of these times, none of them late, were served by these map versions; shape (n,) each."""
+        self._versions.note(time_ms // self.settings.pane_ms, version)
 
     def advance(self, watermarks: Mapping[int, tuple[int, int]], panes: WatchPanes) -> None:
         """Weigh what has been sealed.
@@ -186,8 +188,12 @@ class ModelWatch:
                 record.ended_ms = self._known_ms(first - 1)
 
     def _restart_before(self, pane: int) -> None:
-        if self._restarts and self._restarts[0] <= pane:
-            self._restarts = [at for at in self._restarts if at > pane]
+        """Begin the evidence of every series again where a higher map version begins to serve."""
+        version, before = self._versions.take_until(pane), self._version
+        if version is None or (before is not None and version <= before):
+            return
+        self._version = version
+        if before is not None:
             self.detector.restart(np.arange(len(self.detector.panes)))
             if self._triggers is not None:
                 self._triggers.restart()

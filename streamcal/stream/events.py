@@ -177,9 +177,9 @@ class PredictionBatch:
     ignored: int
     clipped: int
 
-    def with_served(self, served: NDArray[np.float64]) -> PredictionBatch:
-        """The same predictions with other served scores, shape (n,)."""
-        return replace(self, served=served)
+    def with_served(self, served: NDArray[np.float64], map_version: NDArray[np.int64]) -> PredictionBatch:
+        """The same predictions with other served scores, of these map versions; shape (n,) each."""
+        return replace(self, served=served, map_version=map_version)
 
     def span(self, start: int, stop: int) -> PredictionBatch:
         """The accepted rows start <= i < stop, without the clock and the counts."""
