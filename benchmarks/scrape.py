@@ -35,7 +35,7 @@ def synthetic(segments: int, windows: int) -> Snapshot:
 
     panes = [WindowFigures(f"{i + 1}h", series, figures(), figures(), (), ()) for i in range(windows)]
     last = dict.fromkeys(series, 1_361_000_000_000)
-    model = ModelSnapshot("default", 0, panes, {}, 0, None, MapState(1, "platt", 0), {}, last)
+    model = ModelSnapshot("default", 0, panes, {}, 0, MapState(1, "platt", 0), {}, last)
     return Snapshot(1, 0, [model], {}, {}, {}, {}, 0, 0)
 
 

@@ -114,6 +114,8 @@ class Cohorts:
 
     def accept(self, accepted: Accepted, sign: int = 1) -> None:
         """Count predictions, or take them out."""
+        if not len(accepted):
+            return
         cohort, first = self._cohort(accepted.time_ms)
         p = accepted.served
         code, sums = tallied(cohort * BANDS + _band(p), np.rint(p * _UNIT), np.rint(p * p * _UNIT))
@@ -123,6 +125,8 @@ class Cohorts:
 
     def label(self, changes: LabelChanges) -> None:
         """Count labels that came or were taken back."""
+        if not len(changes):
+            return
         cohort, first = self._cohort(changes.prediction_ms)
         bucket = np.searchsorted(self.edges, changes.delay_ms, side="left")
         delay = _FIRST_DELAY + np.where(changes.label == 1, 0, len(self.edges)) + bucket
@@ -140,6 +144,8 @@ class Cohorts:
         A drained stream is sealed for good, at the end of time; its last cohorts are those until `event_time_ms` or
         until the last prediction.
         """
+        if sealed_ms // self.cohort_ms == self._matured.stop:
+            return
         newest = max([event_time_ms // self.cohort_ms, *self._store.panes()[-1:]])
         stop = min(sealed_ms // self.cohort_ms, newest + 1)
         self._matured.move(stop - self._window, stop)

@@ -83,7 +83,7 @@ class ShiftPanes:
     _slot_ms: int = field(init=False)
     _longest: int = field(init=False)
     _last_slot: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
-    _stop: int | None = None
+    _stop: int = 0
 
     def __post_init__(self) -> None:
         self.series = SeriesTable(self.names, self.cuts, self.max_segments)
@@ -125,7 +125,7 @@ class ShiftPanes:
     def advance(self, event_time_ms: int) -> None:
         """Let the windows end with `event_time_ms`, that of the predictions; forget what left them."""
         stop = -(-event_time_ms // self._slot_ms)
-        if not self._compared or (self._stop is not None and stop <= self._stop):
+        if stop <= self._stop or not self._compared:
             return
         self._stop = stop
         for compared in self._compared:

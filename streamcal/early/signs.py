@@ -65,21 +65,11 @@ class EarlySigns:
         accepted, labels = _joined(arrivals)
         if accepted is not None:
             self._shift.fold(accepted)
-            for model, part in _by_model(accepted):
-                self.of_model(model).accept(part)
-        if labels is not None:
-            for model, changes in _by_model(labels):
-                self.of_model(model).label(changes)
+        self._count(accepted, labels, 1)
 
     def withdraw(self, arrivals: Arrivals) -> None:
         """Take out predictions whose labels will be known elsewhere; scores seen were seen."""
-        accepted, labels = _joined([arrivals])
-        if accepted is not None:
-            for model, part in _by_model(accepted):
-                self.of_model(model).accept(part, -1)
-        if labels is not None:
-            for model, changes in _by_model(labels):
-                self.of_model(model).label(changes)
+        self._count(*_joined([arrivals]), -1)
 
     def advance(self, predictions_ms: int) -> None:
         """Let score windows end with the event time of the predictions."""
@@ -128,6 +118,12 @@ class EarlySigns:
         """Per model index, the shift of scores by series and window."""
         return self._shift.shifts()
 
+    def _count(self, accepted: Accepted | None, labels: LabelChanges | None, sign: int) -> None:
+        for model, part in _by_model(accepted):
+            self.of_model(model).accept(part, sign)
+        for model, changes in _by_model(labels):
+            self.of_model(model).label(changes)
+
     def _delays(self, matured: CohortCounts, cohorts: Cohorts) -> Mapping[float, float]:
         counts = matured.positives + matured.negatives
         if int(counts.sum()) < self._min_count:
@@ -152,9 +148,9 @@ def _joined(arrivals: Iterable[Arrivals]) -> tuple[Accepted | None, LabelChanges
     return (concatenate(accepted) if accepted else None), (concatenate(labels) if labels else None)
 
 
-def _by_model(columns: Columns) -> Iterable[tuple[int, Columns]]:
+def _by_model(columns: Columns | None) -> Iterable[tuple[int, Columns]]:
     """(model index, its rows)."""
-    if not len(columns):
+    if columns is None or not len(columns):
         return
     first = int(columns.model[0])
     if (columns.model == first).all():
