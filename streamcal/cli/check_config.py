@@ -103,7 +103,12 @@ def _model(model: ModelSettings) -> str:
 
 def _cost(config: Config, found: Estimate, rate: float) -> list[tuple[str, str]]:
     capped = f", capped at {found.max_series:,}" if found.exported_series < found.figure_series else ""
-    parts: Mapping[str, int] = {"join": found.join_bytes, "panes": found.pane_bytes, "windows": found.window_bytes}
+    parts: Mapping[str, int] = {
+        "join": found.join_bytes,
+        "panes": found.pane_bytes,
+        "windows": found.window_bytes,
+        "early": found.early_bytes,
+    }
     split = ", ".join(f"{name} {_bytes(size)}" for name, size in parts.items())
     sampled = "" if config.events.sample_rate == 1 else f", of which {config.events.sample_rate:g} is kept"
     return [

@@ -1,8 +1,8 @@
 """Delays of labels, counted in buckets whose width grows with the delay.
 
 Bucket j holds the delays in (edge[j-1], edge[j]] and bucket 0 all up to edge[0], those of outcomes stamped before their
-prediction too. Eight edges double the delay: an interpolated quantile is off by 9 % of itself at most, by 1 or 2 % where delays are
-spread smoothly.
+prediction too. Eight edges double the delay: an interpolated quantile is off by 9 % of itself at most, by 1 or 2 %
+where delays are spread smoothly.
 """
 
 from __future__ import annotations

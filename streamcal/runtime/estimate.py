@@ -26,6 +26,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from streamcal.early.cohorts import BANDS, cohort_panes
+from streamcal.early.shift_panes import slot_panes
 from streamcal.runtime.config import DEFAULT_MODEL, Config
 from streamcal.serve.metrics import BIN_FIGURES, ExportSettings
 
@@ -46,6 +48,15 @@ CELL_BYTES: Final = 80
 
 WINDOW_BYTES: Final = BINS * COLUMNS * 8
 """The dense totals of one window, series and score kind."""
+
+COUNT_BYTES: Final = 16
+"""One number of early signs and its place."""
+
+BAND_SUMS: Final = 4
+"""Numbers of one of a cohort's ten score bands."""
+
+DELAYS: Final = 2 * 5 * 8
+"""Delay buckets of both classes that fill: five octaves hold all but a thirtieth of evenly spread delays."""
 
 SCORE_KINDS: Final = 2
 PANE_FAMILIES: Final = 2
@@ -94,7 +105,8 @@ class Estimate:
         The cap, `metrics.max_series`.
     remembered : int
         Predictions in the join.
-    join_bytes, pane_bytes, window_bytes : int
+    join_bytes, pane_bytes, window_bytes, early_bytes : int
+        The last is what early signs keep: cohorts, and scores by slot and window.
     """
 
     figure_series: int
@@ -103,6 +115,7 @@ class Estimate:
     join_bytes: int
     pane_bytes: int
     window_bytes: int
+    early_bytes: int
 
     @property
     def exported_series(self) -> int:
@@ -112,7 +125,7 @@ class Estimate:
     @property
     def state_bytes(self) -> int:
         """All state together."""
-        return self.join_bytes + self.pane_bytes + self.window_bytes
+        return self.join_bytes + self.pane_bytes + self.window_bytes + self.early_bytes
 
 
 def estimate(config: Config, load: Load) -> Estimate:
@@ -129,6 +142,7 @@ def estimate(config: Config, load: Load) -> Estimate:
         join_bytes=remembered * REMEMBERED_BYTES,
         pane_bytes=math.ceil(_cells(config, per_ms / models, segments) * models) * CELL_BYTES,
         window_bytes=series * len(config.windows.lengths) * SCORE_KINDS * WINDOW_BYTES,
+        early_bytes=math.ceil(models * _early_bytes(config, per_ms / models, segments)),
     )
 
 
@@ -155,6 +169,21 @@ def _cells(config: Config, per_ms: float, segments: list[int]) -> float:
     windows = longest / pane * per_pane * PANE_FAMILIES * SCORE_KINDS
     fits = max(0, look_back - longest) / pane * _occupied(per_ms * pane) * PANE_FAMILIES
     return windows + fits
+
+
+def _early_bytes(config: Config, per_ms: float, segments: list[int]) -> float:
+    """Bytes of the early signs of one model with `per_ms` predictions and `segments` per cut."""
+    pane = config.windows.pane.ms
+    lengths = sorted(length.ms // pane for length in config.windows.lengths)
+    slot = slot_panes(lengths)
+    per_slot = sum(count * _occupied(per_ms * pane * slot / count) for count in segments)
+    slots = (lengths[-1] + lengths[-2]) // slot if len(lengths) > 1 else 0
+    dense = sum(segments) * (len(lengths) - 1) * 2 * BINS * 8
+    horizon = config.longest_horizon_ms // pane
+    cohort = cohort_panes(max(horizon, lengths[-1]))
+    rows = per_ms * pane * cohort
+    cells = BAND_SUMS * min(BANDS, rows) + min(DELAYS, rows)
+    return slots * per_slot * COUNT_BYTES + dense + (horizon + lengths[-1]) / cohort * cells * COUNT_BYTES
 
 
 def _occupied(rows: float) -> float:

@@ -1,8 +1,13 @@
+import json
+
 import numpy as np
 import pytest
 
+from streamcal.engine import Engine, Slice
 from streamcal.runtime.config import Config, load_config
 from streamcal.runtime.estimate import CELL_BYTES, REMEMBERED_BYTES, WINDOW_BYTES, Load, estimate
+from streamcal.runtime.logs.base import LogRecord
+from streamcal.runtime.wiring import engine_settings
 
 
 def config(tmp_path, text: str) -> Config:
@@ -51,7 +56,24 @@ def test_dense_windows_are_284_bins_of_nine_sums_per_series_and_kind(tmp_path):
     got = estimate(config(tmp_path, ONE_SERIES), Load(10))
     assert WINDOW_BYTES == 284 * 9 * 8
     assert got.window_bytes == 1 * 1 * 2 * 284 * 9 * 8
-    assert got.state_bytes == got.join_bytes + got.pane_bytes + got.window_bytes
+    assert got.state_bytes == got.join_bytes + got.pane_bytes + got.window_bytes + got.early_bytes
+
+
+def test_early_signs_cost_no_less_than_an_engine_keeps_of_them(tmp_path):
+    settings = config(tmp_path, "{segments: {cuts: []}, windows: {pane: 60s, lengths: [1h, 6h]}, join: {horizon: 1h}}")
+    engine = Engine(engine_settings(settings), [0])
+    logs = {"predictions": [], "outcomes": []}
+    start = 1_700_000_000_000
+    rng = np.random.default_rng(1)
+    for i in range(40_000):
+        t = start + 1000 * i
+        logs["predictions"].append({"id": f"i{i}", "ts": t, "score": float(1 / (1 + np.exp(-rng.uniform(-6, 6))))})
+        logs["outcomes"].append({"id": f"i{i}", "ts": t + int(rng.integers(0, 3_600_000)), "label": i % 2})
+    logs["outcomes"].sort(key=lambda event: event["ts"])
+    for topic, events in logs.items():
+        engine.handle([Slice(topic, 0, [LogRecord(json.dumps(event).encode()) for event in events])])
+    estimated = estimate(settings, Load(1)).early_bytes
+    assert estimated / 2 < engine.signs.nbytes <= estimated
 
 
 def test_cells_of_a_busy_stream_are_every_reached_bin_of_every_pane(tmp_path):
