@@ -27,14 +27,14 @@ START_MS = 1_699_999_200_000
 TOPIC = {"p": "predictions", "o": "outcomes"}
 
 
-def watched(rules: Rules) -> Callable[[str], WatchSettings]:
-    """How models are watched: one alarm a month, over-dispersion fixed at none, no change triggers."""
+def watched(rules: Rules, alarms: Mapping[str, Any]) -> Callable[[str], WatchSettings]:
+    """How models are watched: one alarm a month, over-dispersion fixed at none, no change triggers; or as `alarms`."""
+    chosen: dict[str, Any] = {"panes_per_day": DAY_MS // rules.pane_ms, "false_alarms_per_month": 1.0, "share": 1}
+    chosen |= {"clear_after": 10, "dispersion": 1.0, "change_triggers": False} | dict(alarms)
+    change_triggers = chosen.pop("change_triggers")
 
     def watch(name: str) -> WatchSettings:
-        detector = DetectorSettings(
-            panes_per_day=96, false_alarms_per_month=1.0, share=1, clear_after=10, dispersion=1.0
-        )
-        return WatchSettings(detector, rules.pane_ms, rules.horizon_of(name), change_triggers=False)
+        return WatchSettings(DetectorSettings(**chosen), rules.pane_ms, rules.horizon_of(name), change_triggers)
 
     return watch
 
@@ -52,9 +52,10 @@ def engine(
     by_outcome_time: bool = False,
     keep_everything: bool = False,
     apply_maps: bool = False,
+    alarms: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Engine:
-    """An engine with these rules; `refit` is for every model, `loops` for single ones."""
+    """An engine with these rules; `refit` and `alarms` are for every model, `loops` for single ones."""
     priors = priors or {}
 
     def of_model(name: str) -> ModelRules:
@@ -90,7 +91,7 @@ def engine(
         min_count=20,
         rules=of_model,
         loop=loop,
-        watch=watched(rules),
+        watch=watched(rules, alarms or {}),
         ece_threshold=lambda _: None,
         models=list(priors),
         apply_maps=apply_maps,

@@ -105,8 +105,9 @@ class WatchPanes:
         return quiet
 
     def labelled(self, model: int) -> dict[Series, int]:
-        """Number of every series of a model that is weighed by itself, by its labels."""
-        return {self.series.label(number): number for number in self.series.of_model(model) if self._own[number]}
+        """Number of every series of a model that is weighed by itself, by its labels; ``all`` from its first row."""
+        shown = self._own[: len(self.series)] | self.series.is_whole()
+        return {self.series.label(number): number for number in self.series.of_model(model) if shown[number]}
 
     def _give_places(self, model: int, numbers: list[int]) -> list[int]:
         """Places of their own for series without one, as far as they go; returns those left without."""

@@ -22,6 +22,7 @@ from streamcal.detect.versions import ServedVersions
 from streamcal.snapshot import AlarmState, Series
 from streamcal.stats.cells import Cells
 from streamcal.stats.layout import N_BINS
+from streamcal.stream.watermark import BEGINNING
 
 __all__ = ["AlarmRecord", "ChangeRecord", "ModelWatch", "WatchSettings"]
 
@@ -118,11 +119,13 @@ class ModelWatch:
         Parameters
         ----------
         watermarks : mapping
-            Source partition to its prediction and outcome watermark.
+            Source partition to its prediction and outcome watermark, `BEGINNING` for a log without events yet.
         panes : WatchPanes
             Panes that were weighed are dropped from it.
         """
         for source, (prediction_ms, outcome_ms) in watermarks.items():
+            if min(prediction_ms, outcome_ms) <= BEGINNING:
+                continue
             sealed = sealed_before(prediction_ms, outcome_ms, self.settings.horizon_ms, self.settings.pane_ms)
             self._sealing.seal(source, sealed)
         before = self._sealing.before

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from streamcal.runtime.history import HistoryRecorder
 from streamcal.runtime.logs.base import LogRecord
 from streamcal.runtime.wiring import engine_settings
 from streamcal.serve.report import figure_dict
+from streamcal.snapshot import AlarmState, Series
 
 HOUR_MS = 3_600_000
 T = 1_700_000_400_000 // HOUR_MS * HOUR_MS
@@ -54,12 +56,20 @@ def recorded(slices: Sequence[Slice]) -> tuple[HistoryRecorder, list[dict[str, A
             for window in model.windows:
                 if window.window != "all":
                     pair = {"raw": figure_dict(window.raw, 0), "served": figure_dict(window.served, 0)}
-                    seen.append({"model": model.name, "at_ms": at_ms, "window": window.window, **pair})
+                    alarm = stand(model.alarms[Series("all", "all")])
+                    seen.append({"model": model.name, "at_ms": at_ms, "window": window.window, "alarm": alarm, **pair})
 
     engine = Engine(settings, [0], on_history=at_hour)
     history.attach(engine)
     engine.handle(slices)
     return history, seen
+
+
+def stand(state: AlarmState) -> dict[str, Any]:
+    found: dict[str, Any] = {"threshold": state.threshold, "phi": state.phi}
+    if state.evidence > -math.inf:
+        found |= {"evidence": state.evidence, "leading": state.leading}
+    return found if state.active is None else found | {"active": state.active}
 
 
 def by_model(seen: Sequence[dict[str, Any]], model: str) -> list[dict[str, Any]]:
