@@ -62,7 +62,7 @@ def engine_for(rules: Rules, partitions: Sequence[int], **aggregate: Any) -> Eng
             min_count=20,
             rules=of_model,
             loop=loop,
-            watch=watched(rules),
+            watch=watched(rules, {}),
             ece_threshold=lambda _: None,
         ),
         partitions,
