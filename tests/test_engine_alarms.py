@@ -200,7 +200,7 @@ def test_segments_beyond_the_cap_are_weighed_together() -> None:
     assert segments == {"all", "country=__other__", *sorted(segments - {"all", "country=__other__"})[:2]}
     own = {segment.partition("=")[2] for segment in segments - {"all", "country=__other__"}}
     renamed = [
-        (t, p, {**v, "segments": {"country": v["segments"]["country"] if v["segments"]["country"] in own else "rest"}}, s)
+        (t, p, {**v, "segments": {"country": name if (name := v["segments"]["country"]) in own else "rest"}}, s)
         if t == "p" else (t, p, v, s)
         for t, p, v, s in events
     ]  # fmt: skip

@@ -18,7 +18,7 @@ _WHOLE = Series("all", "all")
 
 
 def alarm_families(snapshot: Snapshot) -> Iterator[Metric]:
-    """One family per metric of DESIGN's alarms.
+    """One family per metric.
 
     The whole model has a sample for every fault, 0 or 1; other segments have one only while an alarm is in force, so
     that a thousand calm segments cost nothing. Evidence is left out before the first pane since a start.
