@@ -112,6 +112,7 @@ def run(task: JoinTask, start: int, count: int, rng: np.random.Generator) -> Non
         # Time of the first run's horizon passes in steps while the second comes in.
         task.advance(now, now if start == 0 else START_MS + HORIZON_MS + first - start + 1)
         task.take_changes()
+        task.take_arrivals()
 
 
 def measure_dict(count: int) -> None:
