@@ -87,9 +87,25 @@ def _summary(config: Config) -> list[tuple[str, str]]:
         *lines,
         ("windows", f"{lengths} of {config.windows.time} time, in panes of {config.windows.pane}"),
         ("cuts", f"{cuts}; at most {config.segments.max_segments:,} segments each"),
-        *(("model", _model(config.model(name))) for name in dict.fromkeys(("default", *config.models))),
+        *(line for name in dict.fromkeys(("default", *config.models)) for line in _model_lines(config, name)),
         ("export", f"{', '.join(config.metrics.export)} at http://{config.serve.host}:{config.serve.port}/metrics"),
     ]
+
+
+def _model_lines(config: Config, name: str) -> list[tuple[str, str]]:
+    return [("model", _model(config.model(name))), ("alarms", _alarms(config, name))]
+
+
+def _alarms(config: Config, name: str) -> str:
+    """What is promised, and the threshold that makes."""
+    from streamcal.runtime.wiring import detector_settings
+
+    settings = detector_settings(config, name)
+    rate, segments = settings.false_alarms_per_month, settings.share
+    promise = f"{rate:g} false alarm{'s' * (rate != 1)} in 30 days over {segments:,} segment{'s' * (segments != 1)}"
+    phi = "estimated" if settings.dispersion is None else f"{settings.dispersion:g}"
+    band = f", shifts of up to {settings.tolerance:g} logits let pass" if settings.tolerance else ""
+    return f"{name}: at most {promise}: evidence >= {settings.log_threshold:.1f}; dispersion {phi}{band}"
 
 
 def _model(model: ModelSettings) -> str:

@@ -16,6 +16,7 @@ from pydantic import (
     model_validator,
 )
 
+from streamcal.detect.bets import LEVEL_BETS
 from streamcal.runtime.config_events import EventFilter
 from streamcal.runtime.config_fields import (
     InputFile,
@@ -63,6 +64,8 @@ AVAILABLE_FAMILIES: Final = ("platt",)
 
 # The layout has an edge at every k/20 and k/15, so equal-width bins are exact for the divisors of the two.
 ECE_BINS: Final = (1, 2, 3, 4, 5, 10, 15, 20)
+
+_LARGEST_BET: Final = max(LEVEL_BETS)
 
 Count = Annotated[int, Field(ge=1)]
 Positive = Annotated[float, Field(gt=0)]
@@ -197,11 +200,19 @@ def _dispersion(value: Any) -> str | float:
     return float(value)
 
 
+def _tolerance(value: float) -> float:
+    if not value < _LARGEST_BET:
+        raise ValueError(
+            f"must be below {_LARGEST_BET} (logits): no larger fault is looked for, so nothing would alarm"
+        )
+    return value
+
+
 class Alarms(Section):
     """When an alarm is raised."""
 
     false_alarms_per_month: Positive = 1.0
-    tolerance_logit: Annotated[float, Field(ge=0)] = 0.1
+    tolerance_logit: Annotated[float, Field(ge=0), AfterValidator(_tolerance)] = 0.1
     dispersion: Annotated[Literal["estimate"] | float, PlainValidator(_dispersion)] = "estimate"
     ece: EceAlarm | None = None
     change_triggers: bool = True

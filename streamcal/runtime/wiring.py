@@ -20,7 +20,7 @@ from streamcal.stats.aggregate import AggregateSettings, WindowSpec
 from streamcal.stream.fields import EventFilter, ModelFilter, OutcomeFields, PredictionFields
 from streamcal.stream.join import ModelRules
 
-__all__ = ["engine_settings"]
+__all__ = ["detector_settings", "engine_settings"]
 
 _MAP_HISTORY = 1000
 """Entries of a daemon's map history per model: six weeks of hourly promotions, a megabyte."""
@@ -83,16 +83,8 @@ def engine_settings(
 
     def watch(name: str) -> WatchSettings:
         model = config.model(name)
-        dispersion = model.alarms.dispersion
         return WatchSettings(
-            detector=DetectorSettings(
-                panes_per_day=_DAY_MS // pane_ms,
-                false_alarms_per_month=model.alarms.false_alarms_per_month,
-                share=config.segments.max_segments if config.segments.cuts else 1,
-                clear_after=max(_CLEAR_PANES, _CLEAR_MS // pane_ms),
-                tolerance=model.alarms.tolerance_logit,
-                dispersion=dispersion if isinstance(dispersion, float) else None,
-            ),
+            detector=detector_settings(config, name),
             pane_ms=pane_ms,
             horizon_ms=model.horizon_ms,
             change_triggers=model.alarms.change_triggers,
@@ -137,6 +129,19 @@ def engine_settings(
         ece_threshold=ece_threshold,
         models=list(priors),
         apply_maps=apply_maps,
+    )
+
+
+def detector_settings(config: Config, name: str) -> DetectorSettings:
+    """How the scores of a model are watched."""
+    alarms, pane_ms = config.model(name).alarms, config.windows.pane.ms
+    return DetectorSettings(
+        panes_per_day=_DAY_MS // pane_ms,
+        false_alarms_per_month=alarms.false_alarms_per_month,
+        share=config.segments.max_segments if config.segments.cuts else 1,
+        clear_after=max(_CLEAR_PANES, _CLEAR_MS // pane_ms),
+        tolerance=alarms.tolerance_logit,
+        dispersion=alarms.dispersion if isinstance(alarms.dispersion, float) else None,
     )
 
 

@@ -40,6 +40,24 @@ def test_a_sound_configuration_is_summed_up(streamcal) -> None:
     assert shown["model"] == "default: labels both within 24h, refit auto every 1h on 14d (platt)"
 
 
+def test_the_threshold_of_alarms_is_said_in_words(streamcal, file: Path) -> None:
+    shown = fields(streamcal("check-config", "--config", FLIGHTS).out)
+    # Panes of 15 minutes: ln(96 * 30 * 1000).
+    assert shown["alarms"] == (
+        "default: at most 1 false alarm in 30 days over 1,000 segments: evidence >= 14.9; "
+        "dispersion estimated, shifts of up to 0.1 logits let pass"
+    )
+    file.write_text(
+        "segments: {cuts: []}\nalarms: {false_alarms_per_month: 2.5, tolerance_logit: 0, dispersion: 3}\n",
+        encoding="utf-8",
+    )
+    shown = fields(streamcal("check-config", "--config", file).out)
+    # Panes of a minute: ln(1440 * 30 / 2.5).
+    assert shown["alarms"] == (
+        "default: at most 2.5 false alarms in 30 days over 1 segment: evidence >= 9.8; dispersion 3"
+    )
+
+
 def test_series_and_bytes_are_those_of_the_estimate(streamcal) -> None:
     arguments = ("--rate", "0.01", "--segments", "16", "--segments", "carrier,origin=35")
     shown = fields(streamcal("check-config", "--config", FLIGHTS, *arguments).out)

@@ -126,6 +126,8 @@ def test_an_unknown_key_like_no_other_is_told_all_there_are(problems):
         ("alarms: {dispersion: 0}", "alarms.dispersion"),
         ("alarms: {dispersion: .inf}", "alarms.dispersion"),
         ("alarms: {tolerance_logit: .nan}", "alarms.tolerance_logit"),
+        ("alarms: {tolerance_logit: -0.1}", "alarms.tolerance_logit"),
+        ("alarms: {tolerance_logit: 0.8}", "alarms.tolerance_logit"),
         ("alarms: {ece: {min_n: 5}}", "alarms.ece.above"),
         ("events: {sample_rate: 0}", "events.sample_rate"),
         ("events: {sample_rate: 1.01}", "events.sample_rate"),
