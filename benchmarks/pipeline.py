@@ -112,7 +112,7 @@ def monitor(bootstrap: str, names: dict[str, str], total: int, *, profile: bool)
     profiler = cProfile.Profile()
 
     def read() -> int:
-        return sum(engine.records_read(*log) for log in engine.logs)
+        return engine.decoding.records.total()
 
     def after_poll() -> None:
         exporter.text()  # renders when there is a new picture, a second at most

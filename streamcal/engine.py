@@ -10,7 +10,6 @@ on how records were batched, and a map made there applies from the next record.
 
 from __future__ import annotations
 
-from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
@@ -30,16 +29,14 @@ from streamcal.stats.series import SeriesTable
 from streamcal.stream.changes import RowChanges
 from streamcal.stream.clocks import Clocks
 from streamcal.stream.codec import OutcomeDecoder, PredictionDecoder
-from streamcal.stream.events import NO_VERSION, Names, OutcomeBatch, PredictionBatch, Rejected
+from streamcal.stream.decoding import Decoding
+from streamcal.stream.events import NO_VERSION, Names, OutcomeBatch, PredictionBatch
 from streamcal.stream.join import JoinTask, ModelRules
-from streamcal.stream.reader import Log, Read, Reading, Slice
+from streamcal.stream.reader import Log, Reading, Slice
 from streamcal.stream.tally import Tally
 from streamcal.stream.watermark import BEGINNING, END
 
 __all__ = ["Engine", "Slice"]
-
-_RECENT = 10
-"""Rejections kept to be told of: enough to find a faulty producer, few enough for any log."""
 
 
 class Engine:
@@ -60,10 +57,8 @@ class Engine:
     ----------
     event_time_ms : int or None
         The model's event time; None until every log has had an event.
-    first_ms, last_ms : int or None
-        Earliest and latest event time read.
-    rejections : deque of Rejected
-        The latest events set aside; whoever tells of them takes them out.
+    decoding : Decoding
+        What was read and what was set aside.
     """
 
     def __init__(
@@ -76,10 +71,14 @@ class Engine:
         self._settings = settings
         self.names = Names(settings.dimensions)
         self.tally = Tally()
-        self._predictions = PredictionDecoder(settings.prediction_fields, self.names, **settings.prediction_limits())
-        self._outcomes = OutcomeDecoder(settings.outcome_fields, self.names, **settings.outcome_limits())
         self._tasks: dict[int, JoinTask] = {}
         self._clocks = Clocks(settings.out_of_order_ms)
+        self.decoding = Decoding(
+            PredictionDecoder(settings.prediction_fields, self.names, **settings.prediction_limits()),
+            OutcomeDecoder(settings.outcome_fields, self.names, **settings.outcome_limits()),
+            self._clocks,
+            self.tally,
+        )
         series = SeriesTable(self.names, settings.cuts, settings.max_segments)
         self.aggregate = Aggregate(settings.aggregate, series, lambda model: self._rules(model).positives_only)
         self.loops: dict[int, ModelLoop] = {}
@@ -99,10 +98,6 @@ class Engine:
         )
         self._on_history = on_history
         self.event_time_ms: int | None = None
-        self.first_ms: int | None = None
-        self.last_ms: int | None = None
-        self.rejections: deque[Rejected] = deque(maxlen=_RECENT)
-        self._read: Counter[Log] = Counter()
         self._commands: list[PublishMap] = []
         self._started = False
         for name in settings.models:
@@ -146,7 +141,7 @@ class Engine:
     def handle(self, slices: Sequence[Slice]) -> list[PublishMap]:
         """Fold `slices` (at most one per log) and return what is to be done outside."""
         self._start()
-        reading = self._decode(slices)
+        reading = self.decoding.decode(slices)
         while True:
             place = self._next_cut(reading)
             self._go_on(self._take(reading, place))
@@ -194,10 +189,6 @@ class Engine:
         """Every (topic, partition) joined here."""
         return self._clocks.logs
 
-    def records_read(self, topic: str, partition: int) -> int:
-        """Records of one log handled so far."""
-        return self._read[topic, partition]
-
     def loop(self, model: int) -> ModelLoop:
         """The refit loop of a model index."""
         loop = self.loops.get(model)
@@ -217,36 +208,6 @@ class Engine:
     def _take_commands(self) -> list[PublishMap]:
         commands, self._commands = self._commands, []
         return commands
-
-    def _decode(self, slices: Sequence[Slice]) -> Reading:
-        reading = Reading()
-        first = 0
-        for piece in slices:
-            log, count = self._clocks.reader((piece.topic, piece.partition)), len(piece.records)
-            read: Read[PredictionBatch] | Read[OutcomeBatch]
-            if piece.topic == "predictions":
-                predictions = self._predictions.decode(piece.records)
-                self.tally.add("clipped", predictions.clipped)
-                read = log.read(predictions, count, piece.order, first)
-            else:
-                read = log.read(self._outcomes.decode(piece.records), count, piece.order, first)
-            self.tally.add("ignored", read.batch.ignored)
-            self.tally.rejected.update((piece.topic, rejection.reason) for rejection in read.batch.rejected)
-            self.rejections.extend(
-                Rejected(piece.topic, piece.partition, piece.records[rejection.row].offset, rejection.reason)
-                for rejection in read.batch.rejected[-_RECENT:]
-            )
-            self._note_span(read.batch.clock_ms)
-            self._read[piece.topic, piece.partition] += count
-            first += count
-            reading.add((piece.topic, piece.partition), read)
-        return reading
-
-    def _note_span(self, clock_ms: NDArray[np.int64]) -> None:
-        if len(clock_ms):
-            first, last = int(clock_ms.min()), int(clock_ms.max())
-            self.first_ms = first if self.first_ms is None else min(self.first_ms, first)
-            self.last_ms = last if self.last_ms is None else max(self.last_ms, last)
 
     def _next_cut(self, reading: Reading) -> int | None:
         """Place of the record with which event time passes the next moment, or None if none here does."""

@@ -95,7 +95,7 @@ class Demo:
     @property
     def read(self) -> int:
         """Events read so far."""
-        return sum(self._engine.records_read(*log) for log in self._engine.logs)
+        return self._engine.decoding.records.total()
 
     def run(
         self,

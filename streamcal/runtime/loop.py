@@ -154,10 +154,10 @@ class Runtime:
 
     def _tell_rejections(self) -> None:
         """Log where rejected events are, at a limited rate; never what they say, for ids are personal data."""
-        if self.engine.rejections and self._rejection_pace.due():
-            for rejected in self.engine.rejections:
+        if self.engine.decoding.rejections and self._rejection_pace.due():
+            for rejected in self.engine.decoding.rejections:
                 log.warning("event rejected", **asdict(rejected))
-            self.engine.rejections.clear()
+            self.engine.decoding.rejections.clear()
 
     def _follow_idle(self) -> None:
         """Let idle partitions follow the lowest of their topic that is not."""

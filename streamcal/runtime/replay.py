@@ -92,9 +92,7 @@ def replay(
 
     def tell() -> None:
         if on_progress is not None:
-            on_progress(
-                Progress(sum(engine.records_read(*log) for log in engine.logs), total, _day(engine.event_time_ms))
-            )
+            on_progress(Progress(engine.decoding.records.total(), total, _day(engine.event_time_ms)))
 
     tell()
     Runtime(engine, source, snapshot_every_s=float("inf"), commit_every_s=float("inf"), after_poll=tell).run()
@@ -166,8 +164,8 @@ def _result(
         product_version=__version__,
         config_hash=config.hash(),
         inputs=inputs,
-        from_ms=engine.first_ms,
-        to_ms=engine.event_time_ms if engine.event_time_ms is not None else engine.last_ms,
+        from_ms=engine.decoding.first_ms,
+        to_ms=engine.event_time_ms if engine.event_time_ms is not None else engine.decoding.last_ms,
         counters=engine.tally.total(),
         rejected=dict(rejected),
         pending=engine.tally.pending(),

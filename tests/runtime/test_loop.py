@@ -130,7 +130,7 @@ def test_records_of_partitions_that_came_with_the_poll_are_joined() -> None:
     machine = engine(RULES)
     Runtime(machine, log).run()
     assert machine.logs == [("predictions", 1), ("outcomes", 1)]
-    assert machine.records_read("predictions", 1) == 2
+    assert machine.decoding.records["predictions", 1] == 2
 
 
 def test_what_was_folded_is_committed_at_the_end_and_then_shown() -> None:
@@ -223,7 +223,7 @@ def test_a_full_topic_holds_its_producer_until_records_are_read() -> None:
     broker.close()
     producer.join()
     assert sent == [len(events)]
-    read = sum(machine.records_read(*log) for log in machine.logs)
+    read = machine.decoding.records.total()
     assert read == len(events)
     assert {name: machine.tally.total()[name] for name in COUNTERS} == dict(recount(events, RULES).counters)
 
