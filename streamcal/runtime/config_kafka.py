@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -166,7 +167,20 @@ ServerList = Annotated[
 ]
 
 
-def _option_problem(key: str, value: object, client: str, known: frozenset[str]) -> str | None:
+def _kind_problem(value: str | float, default: object) -> str | None:
+    # The client checks some options when it is made and others at the first poll, with an error that names no key.
+    if isinstance(default, bool):
+        return None if isinstance(value, bool) else f"must be true or false, not {value!r}"
+    if not isinstance(default, (int, float)):
+        return None
+    if isinstance(value, (bool, str)) or not math.isfinite(value):
+        return f"must be a number, not {value!r}"
+    if isinstance(default, int) and not isinstance(value, int):
+        return f"must be a whole number, not {value!r}"
+    return None if value >= 0 else f"must be at least 0, not {value!r}"
+
+
+def _option_problem(key: str, value: object, client: str, known: Mapping[str, object]) -> str | None:
     if key in _FORBIDDEN:
         return f"cannot be set here: {_FORBIDDEN[key]}"
     if _SECURITY_KEY.match(key):
@@ -176,14 +190,15 @@ def _option_problem(key: str, value: object, client: str, known: frozenset[str])
         return f"is no option of the client's {client}" + (f"; did you mean {close[0]!r}?" if close else "")
     if not isinstance(value, (str, int, float)):
         return "must be text, a number, true or false"
-    return None
+    return _kind_problem(value, known[key])
 
 
-def _client_options(client: str) -> frozenset[str]:
+def _client_options(client: str) -> Mapping[str, object]:
     # Loaded here only: most configurations pass nothing through, and replay runs without the client.
     from kafka import KafkaConsumer, KafkaProducer  # noqa: PLC0415
 
-    return frozenset((KafkaConsumer if client == "consumer" else KafkaProducer).DEFAULT_CONFIG)
+    defaults: Mapping[str, object] = (KafkaConsumer if client == "consumer" else KafkaProducer).DEFAULT_CONFIG
+    return defaults
 
 
 def _options(value: Any, info: ValidationInfo) -> Mapping[str, str | int | float | bool]:
@@ -191,7 +206,7 @@ def _options(value: Any, info: ValidationInfo) -> Mapping[str, str | int | float
     if not isinstance(value, Mapping):
         raise ValueError("must be a mapping of `key: value` lines")  # noqa: TRY004 - pydantic collects ValueError
     client = str(info.field_name)
-    known = _client_options(client) if value else frozenset()
+    known: Mapping[str, object] = _client_options(client) if value else {}
     found = ((key, _option_problem(key, held, client, known)) for key, held in value.items())
     if problems := [(key, text) for key, text in found if text]:
         raise problems_below(problems)

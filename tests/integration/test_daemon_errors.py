@@ -16,7 +16,7 @@ from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
 from kafka.admin import KafkaAdminClient
 from kafka_settings import free_ports
 
-from streamcal.errors import BrokerError, ServeError
+from streamcal.errors import BrokerError, ConfigError, ServeError
 
 pytestmark = pytest.mark.kafka
 
@@ -33,15 +33,14 @@ def config(kafka: str, predictions: str, outcomes: str, **further: Any) -> dict[
     }
 
 
-def run(content: Mapping[str, Any], folder: Path) -> tuple[int, str]:
-    """Exit code and the one line of standard error."""
+def run(content: Mapping[str, Any], folder: Path, *, lines: int = 1) -> tuple[int, str]:
+    """Exit code and standard error, which has one line unless told otherwise."""
     path = folder / "config.yaml"
     path.write_text(json.dumps(content), encoding="utf-8")
     command = [sys.executable, "-m", "streamcal", "run", "--config", str(path)]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=60)
-    lines = done.stderr.splitlines()
-    assert len(lines) == 1, done.stderr
-    return done.returncode, lines[0]
+    assert len(done.stderr.splitlines()) == lines, done.stderr
+    return done.returncode, done.stderr
 
 
 def test_an_unreachable_broker_is_named_with_the_reason(tmp_path: Path) -> None:
@@ -50,6 +49,16 @@ def test_an_unreachable_broker_is_named_with_the_reason(tmp_path: Path) -> None:
     assert code == BrokerError.exit_code
     assert address in said
     assert "kafka.bootstrap_servers" in said
+
+
+def test_options_the_client_refuses_together_are_a_problem_of_the_configuration(
+    kafka: str, topics: Topics, tmp_path: Path
+) -> None:
+    content = config(kafka, *topics("predictions", "outcomes"))
+    content["kafka"]["consumer"] = {"session_timeout_ms": 1000}  # shorter than a heartbeat takes
+    code, said = run(content, tmp_path, lines=2)
+    assert code == ConfigError.exit_code
+    assert "kafka.consumer: the client refuses its options: Heartbeat" in said
 
 
 @pytest.mark.parametrize("missing", ["predictions", "outcomes"])

@@ -212,6 +212,22 @@ def test_client_options_the_client_does_not_know_are_refused_and_others_pass(pro
     assert (config.kafka.consumer, config.kafka.producer) == ({"session_timeout_ms": 6000}, {"linger_ms": 5})
 
 
+@pytest.mark.parametrize(
+    ("client", "option", "text"),
+    [
+        ("consumer", "max_poll_records: x", "must be a number, not 'x'"),
+        ("consumer", "max_poll_records: 1.5", "must be a whole number, not 1.5"),
+        ("consumer", "fetch_max_bytes: -5", "must be at least 0, not -5"),
+        ("consumer", "check_crcs: off", "must be true or false, not 'off'"),
+        ("producer", "linger_ms: true", "must be a number, not True"),
+        ("producer", "retries: .nan", "must be a number, not nan"),
+    ],
+)
+def test_client_options_of_the_wrong_kind_are_refused_before_the_client_meets_them(problems, client, option, text):
+    found = problems(f"kafka: {{{client}: {{{option}}}}}")
+    assert found == {f"kafka.{client}.{option.split(':')[0]}": f"{text} (line 1)"}
+
+
 def test_files_of_connections_are_opened_only_for_a_service_and_never_named(problems, tmp_path):
     text = "kafka: {security: {security_protocol: SSL, ssl_cafile: s3cret.pem}}"
     found = problems(text, environ=KAFKA, require_kafka=True)["kafka.security.ssl_cafile"]

@@ -10,9 +10,9 @@ from typing import Any, Final
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.admin import KafkaAdminClient
 from kafka.coordinator.assignors.range import RangePartitionAssignor
-from kafka.errors import KafkaError
+from kafka.errors import KafkaConfigurationError, KafkaError
 
-from streamcal.errors import BrokerError
+from streamcal.errors import BrokerError, ConfigError
 from streamcal.runtime.config_kafka import Kafka
 
 __all__ = ["CONNECT_S", "TUNED", "KafkaClients", "admin_timeout_ms"]
@@ -110,7 +110,12 @@ class KafkaClients:
         with _last_words() as said:
             try:
                 return client(**self._shared, **options)
-            except (KafkaError, OSError, ValueError) as error:
+            except (KafkaConfigurationError, ValueError) as error:
+                # Options that are right one by one and wrong together: only the client knows its rules.
+                key = "kafka.producer" if client is KafkaProducer else "kafka.consumer"
+                reason = str(error).removeprefix("KafkaConfigurationError: ")
+                raise ConfigError([(key, f"the client refuses its options: {reason}")]) from error
+            except (KafkaError, OSError) as error:
                 # The client's time-out does not say what failed; its log does.
                 reason = said[-1] if said else str(error)
                 message = f"no broker answers within {CONNECT_S:.0f} s: {reason}"
