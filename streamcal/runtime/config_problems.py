@@ -56,6 +56,8 @@ def problems_of(error: ValidationError, model: type[BaseModel], origin: Callable
     """
     problems = []
     for detail in error.errors(include_url=False):
+        if detail["type"] == "too_short" and detail["input"]:
+            continue  # not empty as written: each of its items was refused, and is told by itself
         path = tuple(str(part) for part in detail["loc"] if part != "[key]")
         for where, text in _unfolded(detail, path, model):
             origin_text = origin(where)

@@ -228,6 +228,12 @@ def test_client_options_of_the_wrong_kind_are_refused_before_the_client_meets_th
     assert found == {f"kafka.{client}.{option.split(':')[0]}": f"{text} (line 1)"}
 
 
+def test_a_list_whose_items_are_all_wrong_is_not_called_empty_as_well(problems):
+    found = problems("kafka: {bootstrap_servers: [nohost]}\nrefit: {families: [nope]}")
+    assert set(found) == {"kafka.bootstrap_servers.0", "refit.families.0"}
+    assert set(problems("refit: {families: []}")) == {"refit.families"}
+
+
 def test_files_of_connections_are_opened_only_for_a_service_and_never_named(problems, tmp_path):
     text = "kafka: {security: {security_protocol: SSL, ssl_cafile: s3cret.pem}}"
     found = problems(text, environ=KAFKA, require_kafka=True)["kafka.security.ssl_cafile"]
