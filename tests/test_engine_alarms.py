@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from alarm_streams import delayed, scores
+from alarm_events import calibrated_events
+from alarm_streams import scores
 from engine_streams import DAY_MS, HOUR_MS, START_MS, engine, over_confident, slices
 from recount import recount
 from recount_events import Event, Log, Rules
@@ -253,19 +254,6 @@ def test_draining_weighs_the_rest_and_ends_no_alarm() -> None:
 
 
 # --- streams whose truth is known ----------------------------------------------------------------------------
-
-
-def calibrated_events(seed: int, days: int, per_hour: float, *, positives_only: bool) -> list[Event]:
-    """Positives six hours late, negatives one, traffic that follows the day."""
-    rows = delayed(seed, days, per_hour)
-    made, known = (START_MS + (hours * HOUR_MS).astype(np.int64) for hours in (rows.made, rows.known))
-    timed: list[tuple[int, Event]] = []
-    for i, (p, y) in enumerate(zip(rows.p.tolist(), rows.y.tolist(), strict=True)):
-        value = {"id": f"i{i}", "ts": int(made[i]), "score": p}
-        timed.append((int(made[i]), ("p", 0, value, None)))
-        if y or not positives_only:
-            timed.append((int(known[i]), ("o", 0, {"id": f"i{i}", "ts": int(known[i]), "label": y}, None)))
-    return [event for _, event in sorted(timed, key=lambda entry: entry[0])]
 
 
 @pytest.mark.parametrize("positives_only", [False, True], ids=["both", "positives only"])

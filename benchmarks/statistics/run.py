@@ -19,6 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[0] = str(ROOT / "tests")  # the streams; and this folder must not shadow the standard `statistics`
 
 import numpy as np  # noqa: E402
+from alarm_events import calibrated_events  # noqa: E402
 from alarm_streams import (  # noqa: E402
     Rows,
     Scores,
@@ -33,7 +34,9 @@ from alarm_streams import (  # noqa: E402
     shocks,
     watch,
 )
+from engine_streams import DAY_MS, engine, slices  # noqa: E402
 from numpy.typing import NDArray  # noqa: E402
+from recount_events import Labels, Rules  # noqa: E402
 from scipy.special import expit  # noqa: E402
 
 from streamcal.detect.bets import FAULTS  # noqa: E402
@@ -133,11 +136,25 @@ def delays() -> None:
                 hits[at] += bool(first_raised(feed(detector, order(rows), rows.p, rows.y, 0.25)))
         sealed = name.startswith("sealed")
         line(name, f"{hits[0]} / 8; {hits[1]} / 8", "0" if sealed else "compare", good=not sealed or not any(hits))
+    for labels in ("both", "positives_only"):
+        hits = [sum(machine_alarms(seed, labels, phi) for seed in range(8)) for phi in (1.0, None)]
+        line(f"events through the engine, labels: {labels}", f"{hits[0]} / 8; {hits[1]} / 8", "0", good=not any(hits))
+
+
+def machine_alarms(seed: int, labels: Labels, phi: float | None) -> bool:
+    """Whether any alarm comes of the events, in batches of some thousands, as the daemon would take them."""
+    rules = Rules(horizon_ms=DAY_MS, out_of_order_ms=60_000, pane_ms=900_000, labels=labels)
+    events = calibrated_events(seed, 4, 1000, positives_only=labels == "positives_only")
+    machine = engine(rules, refit={"mode": "off"}, alarms={"dispersion": phi})
+    for start in range(0, len(events), 5000):
+        machine.handle(slices(events[start : start + 5000]))
+    (watch,) = machine.watches.values()
+    return bool(watch.alarms)
 
 
 def correlated() -> None:
     print("shared shocks, phi estimated, A = 518,400, 3,000 panes: runs of 200 with an alarm (with phi 1)")
-    for base, rows in ((0.01, 500), (0.01, 5000), (0.001, 1000)):
+    for base, rows in ((0.01, 500), (0.01, 5000), (0.001, 1000), (0.1, 1000)):
         grid, runs, count = scores(base), 200, 3000
         for name, sd, memory in (("independent shocks, sd .5", 0.5, 0.0), ("AR(.9) shocks, sd .2", 0.2, 0.9)):
             for tolerance in (0.1, 0.0):

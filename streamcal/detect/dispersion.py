@@ -25,9 +25,12 @@ what the fit took from them (the degrees of freedom). Once for the level and onc
 own pivot, since some bets gather residuals one way and some the other.
 
 *Beginning.* With fewer than 20 blocks of any length phi is 1, which is not known but assumed. Until then the
-threshold is raised by `caution`: what the blocks seen so far show, with four assumed ones of phi 4 that fade out
+threshold is raised by `caution`: what the blocks seen so far show, with four assumed ones of phi 6 that fade out
 over the first ten. Without it shared shocks of a busy stream alarm in its first minutes (measured: 9 runs in 10); with
-it a gross fault still alarms on its first pane.
+it a gross fault still alarms on its first pane. What correlation over many panes does before 20 blocks of its length
+are known is not caught: a level that stays for 40 panes is a fault by all they show. Extrapolating the growth of phi
+over block lengths, or counting lengths of fewer blocks, was tried: either halves those alarms at best, and delays
+faults that come after a short calm twofold.
 
 *Time.* Only closed blocks count, so a pane never weighs its own evidence. Sums fade by 1/e in 60 days of event time. A
 new epoch (after an alarm, or a promoted map) starts a fresh fit; what earlier epochs showed about theirs stays.
@@ -56,9 +59,11 @@ MEMORY_DAYS: Final = 60.0
 
 _ASSUMED_BLOCKS: Final = 4.0
 _UNTIL_BLOCKS: Final = 10.0
-MOST_CAUTION: Final = 4.0
-"""What is assumed beside the first blocks. Shocks of sd .5 shared by panes of 50 expected positives alarm in 4 runs of
-100 with it, in 90 without; a shift of .5 that 20 panes show anyway is told two panes later."""
+MOST_CAUTION: Final = 6.0
+"""What is assumed beside the first blocks: as much as lets 20,000 rows of a score three times too high alarm in one
+pane, whatever the chance (least evidence of 500 runs 112 nats, against 6 x 17.6). Shocks of sd .5 shared by panes of 50
+expected positives alarm in 3 or 4 runs of 100 with it, in 5 or 6 with 4, in 90 without; a shift of .5 that 20 panes
+show anyway is told no later."""
 
 _BLOCK: Final = 5
 """Columns of a pane or block: w of intercept and slope, information (aa, ab, bb)."""

@@ -8,7 +8,7 @@ from alarm_streams import cells, panes, scores, shocks
 from scipy.special import expit
 
 from streamcal.detect.bets import pane_cells
-from streamcal.detect.dispersion import Dispersion, _residuals, block_lengths
+from streamcal.detect.dispersion import MOST_CAUTION, Dispersion, _residuals, block_lengths
 from streamcal.detect.pane_fit import solve
 from streamcal.stats.platt import fit_platt
 
@@ -69,7 +69,7 @@ def test_phi_is_one_until_twenty_blocks_and_cautious_until_then():
         found.append(dispersion.close(pane, series))
         dispersion.add(pane, series, held)
     assert [float(now.phi[0]) for now in found[:20]] == [1.0] * 20
-    assert found[0].caution[0] == 4.0
+    assert found[0].caution[0] == MOST_CAUTION
     assert found[30].phi[0] > 3
     assert found[30].caution[0] == 1.0
 
