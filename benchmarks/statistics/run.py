@@ -254,7 +254,7 @@ def triggers() -> None:
         for pane, rows in enumerate(panes(grid, runs, 500, 10, rates)):
             of, bins, values = cells(grid, rows)
             for run, watcher in enumerate(watched):
-                told = watcher.update(pane, bins[of == run], values[of == run])
+                told = watcher.update(bins[of == run], values[of == run])
                 fired += [(pane, run, trigger) for trigger in told]
         for trigger in ("adwin", "page_hinkley"):
             mine = [(pane, run) for pane, run, name_ in fired if name_ == trigger]

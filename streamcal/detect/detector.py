@@ -207,8 +207,10 @@ class Detector:
         log_m = advance(self.log_m[series].T, log_payoffs(cells, self._bets, pivot) / self.phi[series])
         self.log_m[series] = log_m.T
         self.panes[series] += 1
-        weight = cells.n * cells.p * (1.0 - cells.p)
-        self.pivot_sums[series] = self._keep * sums + cells.total(np.stack([weight * cells.x, weight])).T
+        weight = np.empty((2, len(cells.n)))
+        np.multiply(cells.n * cells.p, 1.0 - cells.p, out=weight[1])
+        np.multiply(weight[1], cells.x, out=weight[0])
+        self.pivot_sums[series] = self._keep * sums + cells.total(weight).T
         if self.settings.dispersion is None:
             self._dispersion.add(pane, series, cells)
         return log_evidence(log_m)

@@ -5,8 +5,9 @@ an error rate, which follow the base rate. ADWIN takes it row by row, Page-Hinkl
 (positives - sum of scores) / sqrt(sum of p (1 - p)). Neither has a false-alarm guarantee, and a score that was wrong
 from the first day never changes: both stay silent on it, which is why they are no alarms here.
 
-The counts of a pane know its rows' residuals (to the width of a bin) but not their order, so ADWIN gets them in an
-order drawn from the pane's own number: a recount gets the same. More than `MOST_VALUES` rows are averaged in groups.
+The counts of a pane know its rows' residuals (to the width of a bin) but not their order, so ADWIN gets them in a
+drawn order; the draws begin with the first pane, so a recount gets the same. More than `MOST_VALUES` rows are averaged
+in groups.
 
 River is loaded when the first trigger is made, and costs about a microsecond per value: this is for whole models,
 not for a thousand segments. Its state lives in its own objects and begins afresh with the process.
@@ -19,7 +20,8 @@ from typing import Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from streamcal.detect.bets import PaneCells, pane_cells
+from streamcal.stats.counts import SCALE, Column
+from streamcal.stats.layout import CENTRES, SCORE_CLIP
 
 __all__ = ["ADWIN", "PAGE_HINKLEY", "ChangeTriggers"]
 
@@ -55,35 +57,32 @@ class ChangeTriggers:
     """One ADWIN and one Page-Hinkley for one series."""
 
     def __init__(self) -> None:
-        self._pair: tuple[_River, _River] | None = None
+        self._state: tuple[_River, _River, np.random.Generator] | None = None
 
-    def update(self, pane: int, bins: Integers, values: Ints) -> list[str]:
-        """Feed one sealed pane; returns which triggers it set off.
+    def update(self, bins: Integers, values: Ints) -> list[str]:
+        """Feed one sealed pane, panes in order; returns which triggers it set off.
 
         Parameters
         ----------
-        pane : int
-            Ascending from call to call.
         bins : integer[M]
             Layout bins that hold rows.
         values : int64[M, K]
             Their counts of served scores.
         """
-        found, cells = pane_cells(np.zeros(len(bins), dtype=np.int64), bins, values)
-        if not len(found):
+        if not len(bins):
             return []
-        if self._pair is None:
-            self._pair = _make()
-        adwin, page_hinkley = self._pair
-        set_off = {
-            ADWIN: _feed(adwin, _residuals(cells, np.random.Generator(np.random.PCG64(abs(pane))))),
-            PAGE_HINKLEY: _feed(page_hinkley, _residual_z(cells)),
-        }
+        if self._state is None:
+            self._state = (*_make(), np.random.default_rng(0))
+        adwin, page_hinkley, draw = self._state
+        n, y = values[:, Column.N], values[:, Column.Y]
+        p = np.clip(CENTRES[bins] + values[:, Column.DP] / (SCALE[Column.DP] * n), SCORE_CLIP, 1.0 - SCORE_CLIP)
+        z = float((y - n * p).sum() / np.sqrt((n * p * (1.0 - p)).sum()))
+        set_off = {ADWIN: _feed(adwin, _residuals(n, y, p, draw).tolist()), PAGE_HINKLEY: _feed(page_hinkley, [z])}
         return [trigger for trigger, fired in set_off.items() if fired]
 
     def restart(self) -> None:
         """Forget everything: after a promoted map the residual is meant to change."""
-        self._pair = None
+        self._state = None
 
 
 def _make() -> tuple[_River, _River]:
@@ -93,23 +92,17 @@ def _make() -> tuple[_River, _River]:
     return adwin, drift.PageHinkley(delta=_DELTA, threshold=_THRESHOLD, alpha=_ALPHA)
 
 
-def _feed(trigger: _River, values: Floats) -> bool:
+def _feed(trigger: _River, values: list[float]) -> bool:
     """Whether any of `values` set `trigger` off."""
     fired = False
-    for value in values.tolist():
+    for value in values:
         trigger.update(value)
         fired = fired or trigger.drift_detected
     return fired
 
 
-def _residual_z(cells: PaneCells) -> Floats:
-    gap, variance = cells.total(np.stack([cells.y - cells.n * cells.p, cells.n * cells.p * (1.0 - cells.p)]))
-    return np.asarray(gap / np.sqrt(variance))
-
-
-def _residuals(cells: PaneCells, draw: np.random.Generator) -> Floats:
+def _residuals(n: Ints, y: Ints, p: Floats, draw: np.random.Generator) -> Floats:
     """Residuals of the rows in drawn order; means of groups where they are many."""
-    n, y, p = cells.n.astype(np.int64), cells.y.astype(np.int64), cells.p
     values = np.concatenate([np.repeat(1.0 - p, y), np.repeat(-p, n - y)])
     draw.shuffle(values)
     if len(values) <= MOST_VALUES:

@@ -174,7 +174,7 @@ class ModelWatch:
         self._note(self.detector.update_cells(pane, series, bins, cells.values), panes)
         if self._triggers is not None:
             mine = series == panes.series.whole(self.model)
-            fired = self._triggers.update(pane, bins[mine], cells.values[mine])
+            fired = self._triggers.update(bins[mine], cells.values[mine])
             self.changes += [ChangeRecord(self._known_ms(pane), trigger) for trigger in fired]
 
     def _begin_day(self, pane: int, panes: WatchPanes) -> None:

@@ -17,7 +17,7 @@ def fired(shifts, run=0):
     rates = [expit(GRID.x + shift) for shift in shifts]
     for pane, rows in enumerate(panes(GRID, 4, 500, 10, rates)):
         of, bins, values = cells(GRID, rows)
-        told += [(pane, trigger) for trigger in watched.update(pane, bins[of == run], values[of == run])]
+        told += [(pane, trigger) for trigger in watched.update(bins[of == run], values[of == run])]
     return told
 
 
@@ -44,12 +44,12 @@ def test_after_a_restart_what_was_before_does_not_count():
         if pane == 100:
             watched.restart()
         _, bins, values = cells(GRID, rows)
-        told += [trigger for trigger in watched.update(pane, bins, values) if pane >= 100]
+        told += [trigger for trigger in watched.update(bins, values) if pane >= 100]
     assert ADWIN not in told
 
 
 def test_a_pane_without_rows_is_none():
-    assert ChangeTriggers().update(0, np.empty(0, dtype=np.int64), np.empty((0, 9), dtype=np.int64)) == []
+    assert ChangeTriggers().update(np.empty(0, dtype=np.int64), np.empty((0, 9), dtype=np.int64)) == []
 
 
 def test_river_is_loaded_only_by_the_first_trigger():
