@@ -25,6 +25,7 @@ from streamcal.settings import EngineSettings
 from streamcal.snapshot import Snapshot
 from streamcal.stats.aggregate import Aggregate
 from streamcal.stats.layout import SCORE_CLIP
+from streamcal.stats.scored import Scored
 from streamcal.stats.series import SeriesTable
 from streamcal.stream.changes import RowChanges
 from streamcal.stream.clocks import Clocks
@@ -83,7 +84,7 @@ class Engine:
         self.aggregate = Aggregate(settings.aggregate, series, lambda model: self._rules(model).positives_only)
         self.loops: dict[int, ModelLoop] = {}
         self.watches: dict[int, ModelWatch] = {}
-        self._watch_panes = WatchPanes(self.names, settings.cuts, settings.max_segments, settings.aggregate.pane_ms)
+        self._watch_panes: dict[int, WatchPanes] = {}
         self.signs = EarlySigns(
             self.names,
             settings.cuts,
@@ -196,6 +197,9 @@ class Engine:
             name = self.names.models[model]
             loop = self.loops[model] = ModelLoop(self._settings.loop(name), name, self.aggregate.fits(model))
             self.watches[model] = ModelWatch(self._settings.watch(name), model, sorted(self._tasks))
+            self._watch_panes[model] = WatchPanes(
+                self.names, self._settings.cuts, self._settings.max_segments, self._settings.aggregate.pane_ms
+            )
         return loop
 
     def _start(self) -> None:
@@ -281,7 +285,18 @@ class Engine:
         changes = [part for task in tasks for part in task.take_changes()]
         if changes:
             folded = RowChanges.concatenate(changes)
-            self._watch_panes.fold(folded, self.aggregate.fold(folded))
+            self._fold_watched(folded, self.aggregate.fold(folded))
+
+    def _fold_watched(self, changes: RowChanges, served: Scored) -> None:
+        """Bring served contributions to the panes of each model; every model numbers its series by itself."""
+        models = np.unique(changes.model).tolist()
+        if len(models) == 1:
+            self._watch_panes[models[0]].fold(changes, served)
+            return
+        for model in models:
+            rows = np.flatnonzero(changes.model == model)
+            mine = Scored(np.arange(len(rows)), served.bins[rows], served.values[rows])
+            self._watch_panes[model].fold(changes.take(rows), mine)
 
     def _tick(self) -> None:
         """Let event time move to the lowest watermark, through every moment on the way."""
@@ -311,8 +326,8 @@ class Engine:
 
     def _weigh(self, watermarks: Mapping[int, tuple[int, int]]) -> None:
         """Let the detector weigh what every source has sealed at these (prediction, outcome) watermarks."""
-        for watch in self.watches.values():
-            watch.advance(watermarks, self._watch_panes)
+        for model, watch in self.watches.items():
+            watch.advance(watermarks, self._watch_panes[model])
 
     def _mature(self) -> None:
         """Tell early signs what is sealed."""

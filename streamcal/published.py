@@ -62,7 +62,7 @@ class Publisher:
         aggregate: Aggregate,
         tally: Tally,
         watches: Mapping[int, ModelWatch],
-        watch_panes: WatchPanes,
+        watch_panes: Mapping[int, WatchPanes],
         signs: EarlySigns,
     ) -> None:
         self._settings = settings
@@ -160,17 +160,17 @@ class Publisher:
 
     def alarm_of_whole(self, model: int) -> AlarmState | None:
         """How the whole of a model stands; None before its first row."""
-        watch, whole = self._watches.get(model), self._watch_panes.series.whole(model)
-        if watch is None or whole is None:
+        if model not in self._watches:
             return None
-        return watch.states(np.array([whole]))[0]
+        whole = self._watch_panes[model].series.whole(model)
+        return None if whole is None else self._watches[model].states(np.array([whole]))[0]
 
     def alarms(self, model: int) -> dict[Series, AlarmState]:
         """How every series of a model that is watched stands."""
         watch = self._watches.get(model)
         if watch is None:
             return {}
-        numbers = self._watch_panes.labelled(model)
+        numbers = self._watch_panes[model].labelled(model)
         return dict(zip(numbers, watch.states(np.array(list(numbers.values()), dtype=np.int64)), strict=True))
 
     def _ece_exceeded(self, model: int, windows: Sequence[WindowFigures]) -> dict[tuple[Series, str], bool]:

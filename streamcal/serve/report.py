@@ -199,7 +199,11 @@ def write_report(result: ReplayResult, directory: Path) -> tuple[Path, Path]:
 
 def _write(path: Path, text: str) -> Path:
     part = path.with_name(path.name + ".part")
-    # Names of models and segments may hold lone surrogates, which UTF-8 cannot; a page is not worth failing for.
-    part.write_text(text, encoding="utf-8", errors="backslashreplace")
-    os.replace(part, path)  # noqa: PTH105 - the same as Path.replace, and says that it overwrites
+    try:
+        # Names of models and segments may hold lone surrogates, which UTF-8 cannot; a page is not worth failing for.
+        part.write_text(text, encoding="utf-8", errors="backslashreplace")
+        os.replace(part, path)  # noqa: PTH105 - the same as Path.replace, and says that it overwrites
+    except OSError:
+        part.unlink(missing_ok=True)
+        raise
     return path
