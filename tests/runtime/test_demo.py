@@ -62,7 +62,7 @@ def scraped(demo: Demo) -> dict[tuple[str, str, str], float]:
         (sample.name, sample.labels["window"], sample.labels["score_kind"]): sample.value
         for family in text_string_to_metric_families(text)
         for sample in family.samples
-        if sample.labels.get("segment") == "all" and "window" in sample.labels
+        if sample.labels.get("segment") == "all" and {"window", "score_kind"} <= sample.labels.keys()
     }
 
 
