@@ -177,7 +177,7 @@ def test(rest: Sequence[str]) -> NoReturn:
     """Run the tests from the root of the checkout; further arguments go to pytest."""
     ensure_environment(dev=True)
     os.chdir(ROOT)
-    # One file of tests per core at a time; a worker that needs Kafka or the year of flights makes its own, hence the limit.
+    # One file of tests per core at a time; each worker makes its own Kafka and year of flights, hence the limit.
     become(["-m", "pytest", "-n", "auto", "--maxprocesses", "4", "--dist", "loadfile", *rest])
 
 
