@@ -59,6 +59,10 @@ SLOPE_BETS: Final = (0.6, 0.8, 0.9, 1.1, 1.25, 1.6)
 """Slopes about the pivot: below 1 the scores are over-confident, above 1 under-confident."""
 
 
+_TOGETHER: Final = 4096
+"""Cells whose payoffs are computed at a time, so that what is in between stays in the cache."""
+
+
 @dataclass(frozen=True, slots=True)
 class BetSet:
     """The bets that a tolerance leaves.
@@ -141,7 +145,14 @@ class PaneCells:
 
     def spread(self, values: Floats) -> Floats:
         """Value of each cell's series: float64[S] to float64[M]."""
-        return np.repeat(values, self.sizes)
+        return values.repeat(self.sizes)
+
+    def cut(self, part: slice) -> PaneCells:
+        """Some cells, whose series do not matter."""
+        if part.start == 0 and part.stop >= len(self.n):
+            return self
+        n, y, p, x, moved = self.n[part], self.y[part], self.p[part], self.x[part], self.moved[part]
+        return PaneCells(np.zeros(1, dtype=np.intp), np.array([len(n)]), n, y, p, x, moved)
 
     def take(self, keep: NDArray[np.bool_]) -> PaneCells:
         """The series marked in `keep`, bool[S]."""
@@ -174,9 +185,12 @@ def pane_cells(series_of: Ints, bins: Integers, values: Ints) -> tuple[Ints, Pan
         series_of, bins, values = series_of[held], bins[held], values[held]
     n, y = values[:, Column.N].astype(np.float64), values[:, Column.Y].astype(np.float64)
     mean = CENTRES[bins] + values[:, Column.DP] / (SCALE[Column.DP] * n)
-    p = np.clip(mean, SCORE_CLIP, 1.0 - SCORE_CLIP)
-    first = np.flatnonzero(np.concatenate([[True], series_of[1:] != series_of[:-1]])) if len(n) else np.empty(0, int)
-    sizes = np.diff(np.append(first, len(n)))
+    p = np.minimum(np.maximum(mean, SCORE_CLIP), 1.0 - SCORE_CLIP)
+    bounds = np.empty(len(n) + 1, dtype=np.bool_)
+    bounds[0] = bounds[-1] = len(n) > 0
+    np.not_equal(series_of[1:], series_of[:-1], out=bounds[1:-1])
+    bound = bounds.nonzero()[0]
+    first, sizes = bound[:-1], bound[1:] - bound[:-1]
     return series_of[first], PaneCells(first, sizes, n, y, p, np.log(p / (1.0 - p)), np.sign(mean - p).astype(np.int8))
 
 
@@ -196,10 +210,13 @@ def log_payoffs(cells: PaneCells, bets: BetSet, pivot: Floats) -> Floats:
         log e of each bet and series; on calibrated rows exp of it has expectation at most 1.
     """
     pays = np.empty((len(bets), len(cells.n)))
-    pays[: len(bets.levels)] = _level_payoffs(cells, bets)
     away = cells.x - cells.spread(pivot)
     away[np.isnan(away)] = 0.0
-    pays[len(bets.levels) :] = log_payoff(cells, (bets.slopes[:, None] - 1.0) * away, bets.tolerance)
+    for start in range(0, len(cells.n), _TOGETHER):
+        part = slice(start, start + _TOGETHER)
+        some = cells.cut(part)
+        pays[: len(bets.levels), part] = _level_payoffs(some, bets)
+        pays[len(bets.levels) :, part] = log_payoff(some, (bets.slopes[:, None] - 1.0) * away[part], bets.tolerance)
     return cells.total(pays)
 
 
@@ -230,8 +247,13 @@ def log_payoff(cells: PaneCells, shift: Floats, tolerance: float = 0.0) -> Float
     >>> log_payoff(row, np.log([3.0])).round(4).tolist()
     [0.4055]
     """
-    shift = np.where(shift * cells.moved > 0, 0.0, shift)
-    band = np.clip(shift, -tolerance, tolerance)
     odds = cells.p / (1.0 - cells.p)
+    upward = shift > 0.0
+    edge = np.where(upward, tolerance, -tolerance)
+    near = np.where(upward, 1.0 + odds * np.exp(tolerance), 1.0 + odds * np.exp(-tolerance))
     # log((1 - q) / (1 - h)): one logarithm; its absolute error of 1e-16 a row is harmless beside what n rows pay.
-    return cells.y * (shift - band) - cells.n * np.log((1.0 + odds * np.exp(shift)) / (1.0 + odds * np.exp(band)))
+    pays = cells.y * (shift - edge) - cells.n * np.log((1.0 + odds * np.exp(shift)) / near)
+    pays[np.abs(shift) <= tolerance] = 0.0
+    if cells.moved.any():
+        pays[shift * cells.moved > 0] = 0.0
+    return np.asarray(pays)

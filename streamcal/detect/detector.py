@@ -141,7 +141,7 @@ class Detector:
         series, cells = pane_cells(series_of, bins, values)
         if not len(series):
             return []
-        if (np.diff(series) <= 0).any():
+        if (series[1:] <= series[:-1]).any():
             raise ValueError("the series of a pane must ascend")
         self._reserve(int(series[-1]) + 1)
         if (self.last_pane[series] >= pane).any():

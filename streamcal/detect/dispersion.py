@@ -30,7 +30,7 @@ over the first ten. Without it shared shocks of a busy stream alarm in its first
 it a gross fault still alarms on its first pane. What correlation over many panes does before 20 blocks of its length
 are known is not caught: a level that stays for 40 panes is a fault by all they show. Extrapolating the growth of phi
 over block lengths, or counting lengths of fewer blocks, was tried: either halves those alarms at best, and delays
-faults that come after a short calm twofold.
+faults that come after a short calm by half as much again.
 
 *Time.* Only closed blocks count, so a pane never weighs its own evidence. Sums fade by 1/e in 60 days of event time. A
 new epoch (after an alarm, or a promoted map) starts a fresh fit; what earlier epochs showed about theirs stays.
