@@ -27,6 +27,7 @@ TOPIC = {"p": "predictions", "o": "outcomes"}
 BATCHED = settings(
     max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
+MANY = settings(BATCHED, max_examples=1200)
 
 
 def engine_for(rules: Rules, partitions: Sequence[int], **aggregate: Any) -> Engine:
@@ -125,7 +126,7 @@ def assert_equals_recount(engine: Engine, events: Sequence[Event], rules: Rules,
     assert totals(engine) == expected_totals(events, rules, width=width, drain=drain)
 
 
-@BATCHED
+@MANY
 @given(data=st.data(), pair=log_pairs(), drain=st.booleans())
 def test_any_interleaving_and_batching_equals_the_recount(data: st.DataObject, pair: LogPair, drain: bool) -> None:
     events = data.draw(interleavings(pair.logs))
