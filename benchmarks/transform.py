@@ -2,14 +2,18 @@
 
 `CalibrationTransformer.transform` (clip, check, logit, map, version) is timed on single floats and on arrays;
 scikit-learn's fitted ``_SigmoidCalibration.predict`` on the same values, one at a time and as arrays. Its map works
-on the score itself and clips and checks less. Median of seven; a ratio above 1 means streamcal is faster.
+on the score itself and clips and checks less. Median of seven; a ratio above 1 means streamcal is faster. First what
+the import costs beside numpy's, in fresh interpreters.
 
     python benchmarks/transform.py
 """
 
 from __future__ import annotations
 
+import os
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 
@@ -23,6 +27,25 @@ from streamcal.transform import CalibrationTransformer, MemorySource
 SIZES = (1, 10, 1_000, 100_000)
 REPEATS = 7
 SECONDS = 0.1
+
+
+IMPORT = """
+import time
+start = time.process_time(); import numpy
+after = time.process_time(); import streamcal.transform
+print(1000 * (after - start), 1000 * (time.process_time() - after))
+"""
+
+
+def report_import() -> None:
+    """Print the processor time of the import above numpy, ms, and of numpy itself: medians."""
+    cached = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    subprocess.run([sys.executable, "-c", "import streamcal.transform"], check=True, env=cached)
+    runs = [
+        subprocess.check_output([sys.executable, "-c", IMPORT], text=True, env=cached).split() for _ in range(REPEATS)
+    ]
+    numpy_ms, own_ms = (statistics.median(float(run[part]) for run in runs) for part in (0, 1))
+    print(f"import           streamcal.transform {own_ms:5.1f} ms CPU above numpy   numpy {numpy_ms:5.1f} ms")
 
 
 def per_call(call: Callable[[], object]) -> float:
@@ -49,6 +72,7 @@ def report(name: str, scores: int, ours: float, theirs: float) -> None:
 
 
 def main() -> None:
+    report_import()
     rng = np.random.default_rng(1)
     scores = 1 / (1 + np.exp(-rng.normal(-1, 1.5, max(SIZES))))
     reference = _SigmoidCalibration().fit(scores, rng.random(len(scores)) < scores)
