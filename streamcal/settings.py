@@ -14,6 +14,7 @@ from streamcal.detect.watch import WatchSettings
 from streamcal.maps.loop import LoopSettings
 from streamcal.stats.aggregate import AggregateSettings
 from streamcal.stream.fields import ModelFilter, OutcomeFields, PredictionFields
+from streamcal.stream.formats import ValueFormat
 from streamcal.stream.join import ModelRules
 
 __all__ = ["EngineSettings"]
@@ -39,6 +40,8 @@ class EngineSettings:
         Models with a map of day 0: theirs is in force before any event.
     apply_maps : bool
         Serve raw scores again through the maps made on the way (replay).
+    prediction_format, outcome_format : ValueFormat or None
+        Turn the values of a topic into JSON; None: they are JSON.
     """
 
     dimensions: tuple[str, ...]
@@ -63,6 +66,8 @@ class EngineSettings:
     ece_threshold: Callable[[str], EceThreshold | None]
     models: Sequence[str] = ()
     apply_maps: bool = False
+    prediction_format: ValueFormat | None = None
+    outcome_format: ValueFormat | None = None
 
     @property
     def history_ms(self) -> int:
@@ -77,6 +82,7 @@ class EngineSettings:
             "sample_rate": self.sample_rate,
             "max_bytes": self.max_bytes,
             "model_filters": self.model_filters,
+            "value_format": self.prediction_format,
         }
 
     def outcome_limits(self) -> Mapping[str, Any]:
@@ -87,4 +93,5 @@ class EngineSettings:
             "sample_rate": self.sample_rate,
             "max_bytes": self.max_bytes,
             "default_label_positive": self.positives_only_topic,
+            "value_format": self.outcome_format,
         }

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from streamcal.stream import values
 from streamcal.stream.events import NO_MODEL, NO_VERSION, Names, OutcomeBatch, PredictionBatch, Record
 from streamcal.stream.fields import EventFilter, ModelFilter, OutcomeFields, PredictionFields, Scalar
+from streamcal.stream.formats import ValueFormat
 from streamcal.stream.intake import Intake, Preselection
 from streamcal.stream.judge import Limits, judge_outcome, judge_prediction, segment_slots
 from streamcal.stream.schema import Schema
@@ -129,6 +130,8 @@ class PredictionDecoder:
         Longest record value.
     model_filters : sequence of ModelFilter
         The first that fits names the model of an event that names none.
+    value_format : ValueFormat or None
+        Turns values into JSON; None: they are JSON.
     fast : bool
         False judges each event by itself: same batches, about ten times slower.
 
@@ -138,7 +141,7 @@ class PredictionDecoder:
         A path cannot be read, or a dimension has none.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - one keyword per configuration key
         self,
         fields: PredictionFields,
         names: Names,
@@ -148,6 +151,7 @@ class PredictionDecoder:
         sample_rate: float,
         max_bytes: int,
         model_filters: Sequence[ModelFilter] = (),
+        value_format: ValueFormat | None = None,
         fast: bool = True,
     ) -> None:
         limits = Limits(max_future_ms, max_weight, sample_rate, max_bytes)
@@ -157,7 +161,8 @@ class PredictionDecoder:
         self._profiles = _Profiles(names)
         self._segments = segment_slots(len(names.dimensions))
         schema = Schema(prediction_slots(fields, time, names.dimensions, max_weight) + self._models.slots, fast=fast)
-        self._intake = Intake(schema, judge_prediction(schema, time, limits, len(names.dimensions)), time, limits)
+        judge = judge_prediction(schema, time, limits, len(names.dimensions))
+        self._intake = Intake(schema, judge, time, limits, value_format=value_format)
 
     def decode(self, records: Sequence[Record]) -> PredictionBatch:
         """Decode one slice of one partition, in log order."""
@@ -211,6 +216,7 @@ class OutcomeDecoder:
         max_bytes: int,
         model_filters: Sequence[ModelFilter] = (),
         default_label_positive: bool = False,
+        value_format: ValueFormat | None = None,
         fast: bool = True,
     ) -> None:
         limits = Limits(max_future_ms, max_weight, sample_rate, max_bytes)
@@ -230,6 +236,7 @@ class OutcomeDecoder:
             limits,
             misfit=lambda columns: self._label.many(columns["label"]) < 0,
             preselection=_preselection(fields, time, wanted),
+            value_format=value_format,
         )
 
     def decode(self, records: Sequence[Record]) -> OutcomeBatch:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from streamcal.stream.events import Record, Rejection
 from streamcal.stream.fields import Scalar
+from streamcal.stream.formats import ValueFormat, converted
 from streamcal.stream.judge import Ignored, Judge, Limits, Rejected, Taken, is_future
 from streamcal.stream.schema import UNREADABLE, Schema
 from streamcal.stream.times import HIGHEST_MS, LOWEST_MS, TimeRule
@@ -89,6 +90,8 @@ class Intake:
     misfit : callable
         Marks rows of the columns that the strict type admits and the topic does not.
     preselection : Preselection or None
+    value_format : ValueFormat or None
+        Turns values into JSON; None: they are JSON.
     """
 
     def __init__(
@@ -100,6 +103,7 @@ class Intake:
         *,
         misfit: Misfit = lambda _: None,
         preselection: Preselection | None = None,
+        value_format: ValueFormat | None = None,
     ) -> None:
         self._schema = schema
         self._judge = judge
@@ -107,9 +111,12 @@ class Intake:
         self._limits = limits
         self._misfit = misfit
         self._preselection = preselection
+        self._format = value_format
 
     def take(self, records: Sequence[Record]) -> Accepted:
         """Decode one slice."""
+        if self._format is not None:
+            records = converted(records, self._format, self._limits.max_bytes)
         account = _Account()
         rows, columns = self._columns(records, account)
         row = np.array(rows, dtype=np.int64)
