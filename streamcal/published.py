@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import count
+from itertools import count, islice
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,17 @@ from streamcal.detect.watch import ModelWatch
 from streamcal.early.signs import EarlySigns
 from streamcal.maps.loop import ModelLoop
 from streamcal.settings import EngineSettings
-from streamcal.snapshot import AlarmState, EarlyEstimate, Figures, ModelSnapshot, Series, Snapshot, WindowFigures
+from streamcal.snapshot import (
+    AlarmEntry,
+    AlarmState,
+    EarlyEstimate,
+    Figures,
+    MapEntry,
+    ModelSnapshot,
+    Series,
+    Snapshot,
+    WindowFigures,
+)
 from streamcal.stats.aggregate import EVERYTHING, Aggregate
 from streamcal.stats.cells import RAW, SERVED
 from streamcal.stats.figures import figures
@@ -37,6 +47,9 @@ WHOLE = Series("all", "all")
 
 _TOGETHER = 500
 """Series whose figures are computed in one go: 40 MB of counts; more save nothing."""
+
+_LOG = 100
+"""Newest maps and alarms of a model that a snapshot holds: what people look through, at no cost to speak of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,6 +273,8 @@ class Publisher:
             changes=Counter(change.trigger for change in watch.changes),
             sealed_until_ms=watch.sealed_until_ms,
             blocking_partition=watch.blocking,
+            map_log=_map_log(loop),
+            alarm_log=_alarm_log(watch),
         )
 
     def _early(self, model: int, outcomes_ms: int) -> EarlyEstimate | None:
@@ -278,6 +293,31 @@ class Publisher:
     def _summed(self, window: str, members: Members) -> Ints:
         numbers = np.array(sorted({n for held in members.values() for n in held}), dtype=np.int64)
         return _sum_members(members, numbers, self._aggregate.by_series(window, numbers))
+
+
+def _map_log(loop: ModelLoop) -> list[MapEntry]:
+    """Copies: the last entry of the loop still changes while the same refusal repeats."""
+    newest = list(islice(reversed(loop.history), _LOG))[::-1]
+    return [
+        MapEntry(
+            version=entry.version,
+            family=entry.family,
+            at_ms=entry.at_ms,
+            until_ms=max(entry.until_ms, entry.at_ms),
+            attempts=entry.attempts,
+            promoted=entry.promoted,
+            reason=entry.reason,
+            document=entry.document,
+        )
+        for entry in newest
+    ]
+
+
+def _alarm_log(watch: ModelWatch) -> list[AlarmEntry]:
+    return [
+        AlarmEntry(record.at_ms, record.ended_ms, record.series, record.fault, record.evidence, record.phi)
+        for record in watch.alarms[-_LOG:]
+    ]
 
 
 def _in_order(members: Members) -> list[Series]:

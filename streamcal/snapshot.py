@@ -14,10 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
+    "AlarmEntry",
     "AlarmState",
     "EarlyEstimate",
     "Figures",
     "LabelState",
+    "MapEntry",
     "MapState",
     "ModelSnapshot",
     "ScoreShift",
@@ -65,6 +67,44 @@ class MapState:
     version: int
     family: str
     promoted_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class MapEntry:
+    """One entry of a model's map history.
+
+    Attributes
+    ----------
+    version : int or None
+        None for what was refused.
+    at_ms, until_ms : int
+        Event time of the first and of the last attempt that share the entry.
+    attempts : int
+        Refusals in a row for the same reason share one entry.
+    document : object or None
+        The map's document, `streamcal.maps.document.MapDocument`.
+    """
+
+    version: int | None
+    family: str
+    at_ms: int
+    until_ms: int
+    attempts: int
+    promoted: bool
+    reason: str
+    document: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class AlarmEntry:
+    """One alarm of the past; `ended_ms` is None while it is in force."""
+
+    at_ms: int
+    ended_ms: int | None
+    series: Series
+    fault: str
+    evidence: float
+    phi: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +216,10 @@ class ModelSnapshot:
         Prediction time up to which everything is sealed by all sources.
     blocking_partition : int or None
         The source partition that sealing waits for.
+    map_log : sequence of MapEntry
+        The newest entries of the map history, oldest first.
+    alarm_log : sequence of AlarmEntry
+        The newest alarms raised, oldest first.
     """
 
     name: str
@@ -194,6 +238,8 @@ class ModelSnapshot:
     labels: LabelState | None = None
     early: EarlyEstimate | None = None
     score_shift: Mapping[tuple[Series, str], ScoreShift] = field(default_factory=dict)
+    map_log: Sequence[MapEntry] = ()
+    alarm_log: Sequence[AlarmEntry] = ()
 
 
 @dataclass(frozen=True, slots=True)
