@@ -8,6 +8,7 @@ already keep their bytes. It shares no arithmetic with the product: what it writ
 
 from __future__ import annotations
 
+import hmac
 import json
 import unicodedata
 from bisect import bisect_right
@@ -18,6 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 FOLDER = Path(__file__).parent.parent / "conformance"
 DIGITS = Context(prec=60, Emin=-999999, Emax=999999)
@@ -260,6 +263,61 @@ def refused() -> list[Content]:
     ]
 
 
+SECRETS = ("0123456789abcdef0123456789abcdef", "fedcba9876543210fedcba9876543210")
+PRIVATE = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
+STRANGER = Ed25519PrivateKey.from_private_bytes(bytes(32))
+
+
+def hmac_signature(secret: str, message: bytes) -> Content:
+    key = secret.encode()
+    key_id = hmac.new(key, b"streamcal key id", sha256).hexdigest()[:16]
+    return {"algorithm": "hmac-sha256", "key_id": key_id, "value": hmac.new(key, message, sha256).hexdigest()}
+
+
+def ed25519_signature(private: Ed25519PrivateKey, message: bytes) -> Content:
+    key_id = sha256(b"streamcal key id" + private.public_key().public_bytes_raw()).hexdigest()[:16]
+    return {"algorithm": "ed25519", "key_id": key_id, "value": private.sign(message).hex()}
+
+
+def signed() -> list[Content]:
+    """Records, and whether a reader that holds the keys of the file takes them."""
+    content = json.loads(
+        sealed(content_of("platt", {"slope": 0.5, "intercept": 0.25}, {"city=Málaga": {"offset": 1.0}}))
+    )
+    key = content["model"]
+
+    def record(signature: Content, key: str = key, **change: Any) -> tuple[str, str]:
+        return key, canonical({**content, **change, "signature": signature}).decode()
+
+    message = key.encode() + b"\n" + canonical(content)
+    shadow = f"{key}#shadow"
+    by_secret, by_key = hmac_signature(SECRETS[0], message), ed25519_signature(PRIVATE, message)
+    other = json.loads(sealed({**content, "version": 13}))
+    cases = [
+        ("signed by the secret", True, record(by_secret)),
+        ("signed by the other secret", True, record(hmac_signature(SECRETS[1], message))),
+        ("signed by the key", True, record(by_key)),
+        (
+            "a candidate under its own key",
+            True,
+            record(hmac_signature(SECRETS[0], shadow.encode() + b"\n" + canonical(content)), shadow),
+        ),
+        ("a candidate's signature under the model's key", False, record(by_secret, shadow)),
+        ("not signed", False, (key, canonical(content).decode())),
+        ("signed by a stranger", False, record(ed25519_signature(STRANGER, message))),
+        ("a stranger under an accepted name", False, record({**by_key, "value": STRANGER.sign(message).hex()})),
+        ("the signature of another version", False, record(by_secret, version=13, hash=other["hash"])),
+        ("a signature of the document alone", False, record(hmac_signature(SECRETS[0], canonical(content)))),
+        ("one digit changed", False, record({**by_secret, "value": f"{int(by_secret['value'], 16) ^ 1:064x}"})),
+        ("cut short", False, record({**by_key, "value": by_key["value"][:64]})),
+        ("the algorithm of the other key", False, record({**by_secret, "algorithm": "ed25519"})),
+        ("an unknown algorithm", False, record({**by_secret, "algorithm": "rot13"})),
+        ("capital digits", False, record({**by_secret, "value": by_secret["value"].upper()})),
+        ("null", False, (key, canonical({**content, "signature": None}).decode())),
+    ]
+    return [{"why": why, "accepted": taken, "key": at, "document": text} for why, taken, (at, text) in cases]
+
+
 def written(content: Content) -> str:
     lines = ",\n".join(json.dumps(item, ensure_ascii=False) for item in content.pop("items"))
     head = json.dumps(content, ensure_ascii=False, indent=1)
@@ -269,6 +327,8 @@ def written(content: Content) -> str:
 def files() -> dict[str, str]:
     """Every file's text; documents already written are taken as they are."""
     texts = {"refused.json": written({"format": 1, "kind": "refused", "items": refused()})}
+    keys = [*SECRETS, PRIVATE.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()]
+    texts["signed.json"] = written({"format": 1, "kind": "signed", "keys": keys, "items": signed()})
     for name, parts in DOCUMENTS.items():
         path = FOLDER / f"{name}.json"
         text = json.loads(path.read_text())["document"] if path.exists() else sealed(content_of(*parts))

@@ -3,7 +3,7 @@
 
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { compile, MapError } from './streamcal-map.mjs'
+import { compile, MapError, verifier } from './streamcal-map.mjs'
 
 function fromHex(text) {
   const [, sign, lead, digits, exponent] = /^(-?)0x([01])\.([0-9a-f]+)p([+-]\d+)$/.exec(text)
@@ -13,14 +13,20 @@ function fromHex(text) {
   return sign ? -value : value
 }
 
-function refusal(item) {
+function compiles(document, options) {
   try {
-    compile(item.document)
+    return compile(document, options) !== null
   } catch (error) {
-    if (error instanceof MapError) return null
+    if (error instanceof MapError) return false
     throw error
   }
-  return `accepted although: ${item.why}`
+}
+
+const refusal = (item) => (compiles(item.document) ? `accepted although: ${item.why}` : null)
+
+function wrongVerdict(item, accepts) {
+  const accepted = compiles(item.document, { accepts, key: item.key })
+  return accepted === item.accepted ? null : `${accepted ? 'accepted' : 'refused'} although: ${item.why}`
 }
 
 function difference(map, item, tolerance) {
@@ -32,14 +38,25 @@ function difference(map, item, tolerance) {
   return fits ? null : `score ${item.score}${where} is served as ${served}, not ${item.served}`
 }
 
+function problemFinder(file) {
+  if (file.kind === 'refused') return refusal
+  if (file.kind === 'signed') {
+    const accepts = verifier(file.keys)
+    return (item) => wrongVerdict(item, accepts)
+  }
+  if (file.kind !== 'apply') return () => `vectors of unknown kind ${file.kind}`
+  const map = compile(file.document)
+  return (item) => difference(map, item, file.relative_tolerance)
+}
+
 const folder = process.argv[2] ?? 'conformance'
 let passed = 0
 let total = 0
 for (const name of readdirSync(folder).filter((file) => file.endsWith('.json')).sort()) {
   const file = JSON.parse(readFileSync(join(folder, name), 'utf8'))
-  const map = file.kind === 'apply' ? compile(file.document) : null
+  const problemOf = problemFinder(file)
   for (const item of file.items) {
-    const problem = map === null ? refusal(item) : difference(map, item, file.relative_tolerance)
+    const problem = problemOf(item)
     total += 1
     if (problem === null) passed += 1
     else console.log(`${name}: ${problem}`)

@@ -6,8 +6,13 @@
 //
 // compile() throws a MapError for whatever must not be applied; keep the last good map then. Families without
 // logarithms give the same bits as Python, the others the same but for the last places.
+//
+// Where maps are signed, say whose signatures count:
+//
+//   const accepts = verifier([readFileSync('maps.pub', 'utf8')])
+//   const map = compile(record.value.toString('utf8'), { accepts, key: record.key.toString('utf8') })
 
-import { createHash } from 'node:crypto'
+import { createHash, createHmac, createPublicKey, timingSafeEqual, verify as verifyEd25519 } from 'node:crypto'
 
 const SCHEMA_VERSION = 1
 const LOWEST = 1e-7
@@ -190,30 +195,73 @@ function find(cuts, segments) {
   return undefined
 }
 
+// --- signatures -----------------------------------------------------------------------------------------------
+
+const keyId = (hash) => hash.digest('hex').slice(0, 16)
+
+function parseKey(content) {
+  const text = content.trim()
+  if (!text.startsWith('-----BEGIN ')) {
+    const secret = Buffer.from(text, 'utf8')
+    check(secret.length >= 32, 'a secret shorter than 32 bytes')
+    const digest = (message) => createHmac('sha256', secret).update(message, 'utf8')
+    const fits = (message, value) => value.length === 32 && timingSafeEqual(digest(message).digest(), value)
+    return { algorithm: 'hmac-sha256', id: keyId(digest('streamcal key id')), fits }
+  }
+  const key = createPublicKey(text)
+  check(key.asymmetricKeyType === 'ed25519', 'a key of another kind than Ed25519')
+  const raw = Buffer.from(key.export({ format: 'jwk' }).x, 'base64url')
+  const fits = (message, value) => verifyEd25519(null, Buffer.from(message, 'utf8'), key, value)
+  return { algorithm: 'ed25519', id: keyId(createHash('sha256').update('streamcal key id').update(raw)), fits }
+}
+
+// A check for compile(), from the contents of key files: public keys (PEM) or secrets.
+export function verifier(contents) {
+  const keys = contents.map(parseKey)
+  return (signature, message) => {
+    check(signature !== undefined, 'not signed')
+    const key = keys.find(({ algorithm, id }) => algorithm === signature.algorithm && id === signature.key_id)
+    check(key !== undefined, `signed by key ${signature.key_id}, which is not accepted`)
+    check(key.fits(message, Buffer.from(signature.value, 'hex')), 'the signature does not fit')
+  }
+}
+
+function splitSignature(document, text) {
+  const { signature, ...rest } = document
+  if (signature === undefined) return [rest, text]
+  check(isObject(signature) && Object.keys(signature).join() === 'algorithm,key_id,value', 'not a signature')
+  check(/^[a-z0-9-]+$/.test(signature.algorithm), 'not an algorithm')
+  check(/^[0-9a-f]{16}$/.test(signature.key_id) && /^([0-9a-f]{2})+$/.test(signature.value), 'not a signature')
+  // Canonical: the member stands before `version`, and none of its values needs escapes.
+  return [rest, text.replace(`"signature":${JSON.stringify(signature)},`, '')]
+}
+
 // --- document -------------------------------------------------------------------------------------------------
 
-function verify(text) {
-  let document
+function read(text, { accepts, key }) {
+  let whole
   try {
-    document = JSON.parse(text)
+    whole = JSON.parse(text)
   } catch (cause) {
     throw new MapError('not JSON', { cause })
   }
-  check(isObject(document), 'not a map document')
+  check(isObject(whole), 'not a map document')
+  const [document, unsigned] = splitSignature(whole, text)
   check(document.schema_version === SCHEMA_VERSION, `schema version ${document.schema_version}`)
   check(Object.keys(document).sort().join() === FIELDS.join(), 'fields are missing or unknown')
   check(typeof document.model === 'string' && document.model !== '', 'no model')
   check(isCount(document.version) && document.version > 0, 'no version')
   check(isObject(document.parameters) && isObject(document.segments), 'no parameters or segments')
   // The bytes on the topic are canonical, so without the member they are what was hashed.
-  const hashed = text.replace(`"hash":"${document.hash}",`, '')
+  const hashed = unsigned.replace(`"hash":"${document.hash}",`, '')
   const digest = createHash('sha256').update(hashed, 'utf8').digest('hex')
   check(document.hash === `sha256:${digest}`, 'the hash does not fit the content')
+  if (accepts !== undefined) accepts(whole.signature, `${key ?? document.model}\n${unsigned}`)
   return document
 }
 
-export function compile(text) {
-  const document = verify(text)
+export function compile(text, { accepts, key } = {}) {
+  const document = read(text, { accepts, key })
   check(Object.hasOwn(FAMILIES, document.family), `unknown family ${document.family}`)
   const family = FAMILIES[document.family](document.parameters)
   const cuts = segmentCuts(document.segments)

@@ -2,18 +2,19 @@
 
 The bytes are *canonical*: keys sorted, no spaces, UTF-8, integers without a point, every other number in the
 shortest form that reads back to the same float64 (``0.1``, ``1.0``, ``1e-07``). ``hash`` is ``sha256:`` and the hex
-digest of the canonical bytes of the document without its ``hash``; it protects against damage, not against an
-author who may write the topic. `map.schema.json` beside this module describes the same object.
+digest of the canonical bytes of the document without its ``hash`` and ``signature``; it protects against damage. The
+``signature`` protects against an author who may write the topic and should not; it may be left out, and
+`streamcal.maps.signing` makes and checks it. `map.schema.json` beside this module describes the same object.
 
 A reader keeps what it has when a document does not verify. Whatever would change the meaning of a map for a reader
-that ignored it raises `SCHEMA_VERSION`; unknown fields are therefore errors.
+that ignored it raises `SCHEMA_VERSION`; unknown fields are therefore errors. A signature changes no meaning: documents
+with and without one are both of version 1, and those without have the bytes they always had.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from hashlib import sha256
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -29,10 +30,12 @@ __all__ = [
     "FitWindow",
     "MapDocument",
     "NewerSchemaError",
+    "Signature",
     "content_hash",
     "decode",
     "encode",
     "new_document",
+    "signed_bytes",
 ]
 
 SCHEMA_VERSION: Final = 1
@@ -57,6 +60,24 @@ class Counts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     n: Count
     positives: Count
+
+
+class Signature(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Who vouches for a document.
+
+    Attributes
+    ----------
+    algorithm : str
+        ``hmac-sha256`` or ``ed25519``.
+    key_id : str
+        Derived from the key, so that a reader with several finds the right one.
+    value : str
+        Hexadecimal digits.
+    """
+
+    algorithm: Annotated[str, msgspec.Meta(pattern="^[a-z0-9-]+$")]
+    key_id: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{16}$")]
+    value: Annotated[str, msgspec.Meta(pattern="^([0-9a-f]{2})+$")]
 
 
 class MapDocument(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -87,6 +108,8 @@ class MapDocument(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     product_version : str
         Release of streamcal that wrote it.
     hash : str
+    signature : Signature or UNSET
+        Left out of the bytes where it is unset; null is no form of it.
     """
 
     schema_version: int
@@ -102,6 +125,7 @@ class MapDocument(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     at_ms: Millis
     product_version: str
     hash: str
+    signature: Signature | msgspec.UnsetType = msgspec.UNSET
 
     def to_map(self) -> Map:
         """The family alone, without `segments`; raises `MapDocumentError` as `from_parameters` does."""
@@ -128,10 +152,25 @@ def _canonical(content: Mapping[str, Any]) -> bytes:
 
 
 def content_hash(document: MapDocument) -> str:
-    """The hash `document` must carry."""
-    content = msgspec.to_builtins(document)
-    del content["hash"]
+    """The hash `document` must carry; its hash and signature do not matter."""
+    # Loaded here: OpenSSL takes 3 ms, which whoever has no map yet need not wait for.
+    from hashlib import sha256  # noqa: PLC0415
+
+    content = _without(document, "hash", "signature")
     return f"sha256:{sha256(_canonical(content)).hexdigest()}"
+
+
+def signed_bytes(document: MapDocument, key: str) -> bytes:
+    """What a signature is over: the record's key, a line feed, and the canonical bytes without ``signature``.
+
+    The key is in it so that a candidate (key ``<model>#shadow``) cannot be filed under the model itself.
+    """
+    return key.encode() + b"\n" + _canonical(_without(document, "signature"))
+
+
+def _without(document: MapDocument, *names: str) -> dict[str, Any]:
+    content: dict[str, Any] = msgspec.to_builtins(document)
+    return {name: value for name, value in content.items() if name not in names}
 
 
 def new_document(  # noqa: PLR0913 -- the fields of the document

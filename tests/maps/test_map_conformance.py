@@ -17,12 +17,15 @@ from conformance_vectors import FOLDER, files
 from streamcal.errors import MapDocumentError
 from streamcal.maps.document import MapDocument, decode, encode
 from streamcal.maps.families import FAMILIES
+from streamcal.maps.signing import Verifier, verified
+from streamcal.maps.signing_keys import parse_verify_key
 
 RUNNER = Path(__file__).parent.parent.parent / "examples" / "javascript" / "conformance.mjs"
 SCHEMA = json.loads((Path(__file__).parent.parent.parent / "streamcal" / "maps" / "map.schema.json").read_text())
 FORMAT = (Path(__file__).parent.parent.parent / "docs" / "map-format.md").read_text()
-APPLIED = [path for path in sorted(FOLDER.glob("*.json")) if path.name != "refused.json"]
+APPLIED = [path for path in sorted(FOLDER.glob("*.json")) if path.stem not in ("refused", "signed")]
 REFUSED = json.loads((FOLDER / "refused.json").read_text())["items"]
+SIGNED = json.loads((FOLDER / "signed.json").read_text())
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -65,6 +68,13 @@ def test_python_serves_the_vectors(path: Path) -> None:
 def test_python_refuses_what_must_be_refused(item: dict[str, str]) -> None:
     with pytest.raises(MapDocumentError):
         decode(item["document"].encode())
+
+
+@pytest.mark.parametrize("item", SIGNED["items"], ids=lambda item: item["why"])
+def test_python_takes_what_is_signed_by_an_accepted_key_and_nothing_else(item: dict[str, Any]) -> None:
+    verifier = Verifier(parse_verify_key(content.encode()) for content in SIGNED["keys"])
+    accepted, refused = verified(item["key"], [item["document"].encode()], verifier)
+    assert (len(accepted), len(refused)) == (item["accepted"], not item["accepted"])
 
 
 def node() -> str:

@@ -217,7 +217,7 @@ def test_the_schema_accepts_what_is_written() -> None:
 
 
 def test_the_schema_names_the_fields_and_families_of_the_code() -> None:
-    assert set(SCHEMA["properties"]) == set(MapDocument.__struct_fields__) == set(SCHEMA["required"])
+    assert set(SCHEMA["properties"]) == set(MapDocument.__struct_fields__) == {*SCHEMA["required"], "signature"}
     assert SCHEMA["properties"]["family"]["enum"] == list(FAMILIES)
 
 
