@@ -14,6 +14,7 @@ __all__ = [
     "InputFileError",
     "MapDocumentError",
     "ServeError",
+    "StateFormatError",
     "StateLimitError",
     "StreamcalError",
 ]
@@ -96,6 +97,12 @@ class MapDocumentError(StreamcalError):
     """A map document cannot be decoded, verified or applied."""
 
     exit_code = 6
+
+
+class StateFormatError(StreamcalError):
+    """A saved state that cannot be taken up: damaged, of a later release, or of other settings."""
+
+    exit_code = 8
 
 
 class StateLimitError(StreamcalError):

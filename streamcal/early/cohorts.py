@@ -21,7 +21,7 @@ from streamcal.stats.layout import EDGES, bin_index
 from streamcal.stats.windows import WindowTotal
 from streamcal.stream.arrivals import Accepted, LabelChanges
 
-__all__ = ["BANDS", "CohortCounts", "Cohorts", "cohort_panes"]
+__all__ = ["BANDS", "CohortCells", "CohortCounts", "CohortLayout", "Cohorts", "cohort_panes"]
 
 BANDS: Final = 10
 _UNIT: Final = float(1 << 30)
@@ -82,10 +82,12 @@ def cohort_panes(span_panes: int) -> int:
     return -(-span_panes // _MOST_COHORTS)
 
 
-class Cohorts:
-    """The cohorts of one model that are not matured, and those of a window that are.
+CohortCells = tuple[Ints, Ints, Ints]
+"""Cohort, code and amount of each cell; cells may repeat."""
 
-    Guarantee: counts are the exact sum of what was folded in, whatever the order.
+
+class CohortLayout:
+    """Where predictions and labels of one model are counted.
 
     Parameters
     ----------
@@ -97,15 +99,74 @@ class Cohorts:
     ----------
     edges : int64[J]
         Of the delay buckets, ms.
+    width : int
+        Codes of a cohort.
     """
 
     def __init__(self, horizon_ms: int, cohort_ms: int, window: int) -> None:
-        self.edges = delay_edges(horizon_ms)
         self.cohort_ms = cohort_ms
-        self._window = window
-        self._width = _FIRST_DELAY + 2 * len(self.edges)
+        self.window = window
+        self.edges = delay_edges(horizon_ms)
+        self.width = _FIRST_DELAY + 2 * len(self.edges)
+
+    @classmethod
+    def over_panes(cls, horizon_ms: int, pane_ms: int, window_panes: int) -> CohortLayout:
+        """Cohorts of as many panes as horizon and longest window allow."""
+        panes = cohort_panes(max(-(-horizon_ms // pane_ms), window_panes))
+        return cls(horizon_ms, panes * pane_ms, max(1, window_panes // panes))
+
+    def accepted(self, accepted: Accepted, sign: int = 1) -> CohortCells:
+        """Cells of predictions, or of taking them out."""
+        cohort, first = self._cohort(accepted.time_ms)
+        p = accepted.served
+        code, sums = tallied(cohort * BANDS + _band(p), np.rint(p * _UNIT), np.rint(p * p * _UNIT))
+        codes = [(code // BANDS, code % BANDS + start) for start in (_N[0], _P[0], _P2[0])]
+        pane, column = (np.concatenate(part) for part in zip(*codes, strict=True))
+        return first + pane, column, sign * np.concatenate(sums)
+
+    def labelled(self, changes: LabelChanges) -> CohortCells:
+        """Cells of labels that came or were taken back."""
+        cohort, first = self._cohort(changes.prediction_ms)
+        bucket = np.searchsorted(self.edges, changes.delay_ms, side="left")
+        delay = _FIRST_DELAY + np.where(changes.label == 1, 0, len(self.edges)) + bucket
+        columns = np.concatenate([_LABELLED[0] + _band(changes.served), delay])
+        code, (_, net) = tallied(
+            np.tile(cohort, 2) * self.width + columns, np.tile(changes.sign.astype(np.float64), 2)
+        )
+        kept = net != 0
+        code = code[kept]
+        return first + code // self.width, code % self.width, net[kept]
+
+    def _cohort(self, time_ms: Ints) -> tuple[Ints, int]:
+        """Cohorts as small numbers from 0, and the first of them."""
+        cohort = time_ms // self.cohort_ms
+        first = int(cohort.min())
+        return cohort - first, first
+
+
+class Cohorts:
+    """The cohorts of one model that are not matured, and those of a window that are.
+
+    Guarantee: counts are the exact sum of what was folded in, whatever the order.
+
+    Parameters
+    ----------
+    layout : CohortLayout
+
+    Attributes
+    ----------
+    edges, cohort_ms
+        Of the layout.
+    """
+
+    STATE = ("_store", "_matured")
+
+    def __init__(self, layout: CohortLayout) -> None:
+        self.layout = layout
+        self.edges = layout.edges
+        self.cohort_ms = layout.cohort_ms
         self._store = PaneStore()
-        self._matured = WindowTotal(self._store, 1, self._width)
+        self._matured = WindowTotal(self._store, 1, layout.width)
 
     @property
     def nbytes(self) -> int:
@@ -114,29 +175,13 @@ class Cohorts:
 
     def accept(self, accepted: Accepted, sign: int = 1) -> None:
         """Count predictions, or take them out."""
-        if not len(accepted):
-            return
-        cohort, first = self._cohort(accepted.time_ms)
-        p = accepted.served
-        code, sums = tallied(cohort * BANDS + _band(p), np.rint(p * _UNIT), np.rint(p * p * _UNIT))
-        codes = [(code // BANDS, code % BANDS + start) for start in (_N[0], _P[0], _P2[0])]
-        pane, column = (np.concatenate(part) for part in zip(*codes, strict=True))
-        self._add(first + pane, column, sign * np.concatenate(sums))
+        if len(accepted):
+            self.add(*self.layout.accepted(accepted, sign))
 
     def label(self, changes: LabelChanges) -> None:
         """Count labels that came or were taken back."""
-        if not len(changes):
-            return
-        cohort, first = self._cohort(changes.prediction_ms)
-        bucket = np.searchsorted(self.edges, changes.delay_ms, side="left")
-        delay = _FIRST_DELAY + np.where(changes.label == 1, 0, len(self.edges)) + bucket
-        columns = np.concatenate([_LABELLED[0] + _band(changes.served), delay])
-        code, (_, net) = tallied(
-            np.tile(cohort, 2) * self._width + columns, np.tile(changes.sign.astype(np.float64), 2)
-        )
-        kept = net != 0
-        code = code[kept]
-        self._add(first + code // self._width, code % self._width, net[kept])
+        if len(changes):
+            self.add(*self.layout.labelled(changes))
 
     def mature(self, sealed_ms: int, event_time_ms: int) -> None:
         """Everything made before `sealed_ms` is final.
@@ -148,12 +193,12 @@ class Cohorts:
             return
         newest = max([event_time_ms // self.cohort_ms, *self._store.panes()[-1:]])
         stop = min(sealed_ms // self.cohort_ms, newest + 1)
-        self._matured.move(stop - self._window, stop)
+        self._matured.move(stop - self.layout.window, stop)
         self._store.drop_before(self._matured.start)
 
     def matured(self) -> CohortCounts:
         """Total of the matured cohorts kept."""
-        table = np.zeros(self._width, dtype=np.int64)
+        table = np.zeros(self.layout.width, dtype=np.int64)
         held = self._matured.values[:, 0]
         table[: len(held)] = held
         return CohortCounts.of(table)
@@ -161,7 +206,7 @@ class Cohorts:
     def fresh(self) -> tuple[Ints, CohortCounts]:
         """Ends (ms) of the cohorts that are not matured, shape (C,), and their counts."""
         found = [(pane, cells) for pane, cells in self._store.each(self._matured.stop, 1 << 62)]
-        table = np.zeros((len(found), self._width), dtype=np.int64)
+        table = np.zeros((len(found), self.layout.width), dtype=np.int64)
         if found:
             row = np.repeat(np.arange(len(found)), [len(cells.code) for _, cells in found])
             table[row, np.concatenate([cells.code for _, cells in found])] = np.concatenate(
@@ -170,13 +215,8 @@ class Cohorts:
         ends = (np.array([pane for pane, _ in found], dtype=np.int64) + 1) * self.cohort_ms
         return ends, CohortCounts.of(table)
 
-    def _cohort(self, time_ms: Ints) -> tuple[Ints, int]:
-        """Cohorts as small numbers from 0, and the first of them."""
-        cohort = time_ms // self.cohort_ms
-        first = int(cohort.min())
-        return cohort - first, first
-
-    def _add(self, cohort: Ints, code: Ints, values: Ints) -> None:
+    def add(self, cohort: Ints, code: Ints, values: Ints) -> None:
+        """Count cells, shape (n,) each."""
         panes, cells = self._store.add(cohort, code, values[:, None])
         self._matured.add(panes, Cells(cells.code, cells.values))
 

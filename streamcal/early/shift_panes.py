@@ -25,7 +25,7 @@ from streamcal.stats.windows import WindowTotal
 from streamcal.stream.arrivals import Accepted
 from streamcal.stream.events import Names
 
-__all__ = ["ShiftPanes", "slot_panes"]
+__all__ = ["ShiftPanes", "score_cells", "slot_panes"]
 
 _LEAST_SLOTS = 12
 """Slots of the shortest window: its end is true to a twelfth; in slots of five minutes a day has 288."""
@@ -45,6 +45,22 @@ def slot_panes(windows: Sequence[int]) -> int:
     shared = math.gcd(*windows)
     most = min(windows) // _LEAST_SLOTS
     return max((d for d in range(1, most + 1) if shared % d == 0), default=1)
+
+
+def score_cells(accepted: Accepted, series: SeriesTable, slot_ms: int) -> tuple[Ints, Ints, Ints]:
+    """Slot, code (``series * 284 + bin``) and rows of each cell of predictions; `accepted` is not empty.
+
+    Series are numbered by `series`; cells may repeat.
+    """
+    slot = accepted.time_ms // slot_ms
+    slots, place = _places(slot)
+    profiles = int(accepted.profile.max()) + 1
+    event = accepted.model.astype(np.int64) * profiles + accepted.profile
+    code, (rows,) = tallied((event * len(slots) + place) * N_BINS + bin_index(accepted.score))
+    event, slot, bins = code // (len(slots) * N_BINS), slots[code // N_BINS % len(slots)], code % N_BINS
+    numbers = series.of_rows((event // profiles).astype(np.int32), (event % profiles).astype(np.int32))
+    cuts = len(numbers)
+    return np.tile(slot, cuts), (numbers * N_BINS + bins).ravel(), np.tile(rows, cuts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +96,7 @@ class ShiftPanes:
     series: SeriesTable = field(init=False)
     _compared: list[_Compared] = field(init=False)
     _store: PaneStore = field(default_factory=PaneStore)
-    _slot_ms: int = field(init=False)
+    slot_ms: int = field(init=False)
     _longest: int = field(init=False)
     _last_slot: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     _stop: int = 0
@@ -88,7 +104,7 @@ class ShiftPanes:
     def __post_init__(self) -> None:
         self.series = SeriesTable(self.names, self.cuts, self.max_segments)
         slot = slot_panes([spec.panes for spec in self.windows])
-        self._slot_ms = slot * self.pane_ms
+        self.slot_ms = slot * self.pane_ms
         self._longest = max(spec.panes for spec in self.windows) // slot
         totals = {
             spec.name: (spec.panes // slot, WindowTotal(self._store, 1, N_BINS), WindowTotal(self._store, 1, N_BINS))
@@ -103,28 +119,22 @@ class ShiftPanes:
 
     def fold(self, accepted: Accepted) -> None:
         """Count predictions."""
-        if not self._compared or not len(accepted):
+        if self._compared and len(accepted):
+            self.add(*score_cells(accepted, self.series, self.slot_ms))
+
+    def add(self, slot: Ints, code: Ints, rows: Ints) -> None:
+        """Count cells, numbered by `series`; shape (n,) each."""
+        if not self._compared or not len(slot):
             return
-        slot = accepted.time_ms // self._slot_ms
-        slots, place = _places(slot)
-        profiles = int(accepted.profile.max()) + 1
-        event = accepted.model.astype(np.int64) * profiles + accepted.profile
-        bins = bin_index(accepted.score)
-        code, (rows,) = tallied((event * len(slots) + place) * N_BINS + bins)
-        event, slot, bins = code // (len(slots) * N_BINS), slots[code // N_BINS % len(slots)], code % N_BINS
-        series = self.series.of_rows((event // profiles).astype(np.int32), (event % profiles).astype(np.int32))
-        self._note(series, slot)
-        cuts = len(series)
-        panes, cells = self._store.add(
-            np.tile(slot, cuts), (series * N_BINS + bins).ravel(), np.tile(rows, cuts)[:, None]
-        )
+        self._note(code // N_BINS, slot)
+        panes, cells = self._store.add(slot, code, rows[:, None])
         for compared in self._compared:
             compared.current.add(panes, cells)
             compared.reference.add(panes, cells)
 
     def advance(self, event_time_ms: int) -> None:
         """Let the windows end with `event_time_ms`, that of the predictions; forget what left them."""
-        stop = -(-event_time_ms // self._slot_ms)
+        stop = -(-event_time_ms // self.slot_ms)
         if stop <= self._stop or not self._compared:
             return
         self._stop = stop
@@ -160,9 +170,8 @@ class ShiftPanes:
         if len(self.series) > held:
             room = np.full(max(len(self.series), 2 * held) - held, _NEVER, dtype=np.int64)
             self._last_slot = np.concatenate([self._last_slot, room])
-        for cut in series:
-            np.maximum.at(self._last_slot, cut, slot)
-            np.minimum.at(self.series.first_pane, cut, slot)
+        np.maximum.at(self._last_slot, series, slot)
+        np.minimum.at(self.series.first_pane, series, slot)
 
 
 def _places(slot: Ints) -> tuple[Ints, Ints]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from streamcal.early.cohorts import BANDS, CohortCounts, Cohorts, cohort_panes
+from streamcal.early.cohorts import BANDS, CohortCounts, CohortLayout, Cohorts
 from streamcal.early.delays import delay_quantile
 from streamcal.early.estimate import early_estimate
 from streamcal.early.shift_panes import ShiftPanes
@@ -84,10 +84,8 @@ class EarlySigns:
         """The cohorts of a model index."""
         cohorts = self._cohorts.get(model)
         if cohorts is None:
-            horizon_ms = self._rules(model).horizon_ms
-            panes = cohort_panes(max(-(-horizon_ms // self._pane_ms), self._window))
-            window = max(1, self._window // panes)
-            cohorts = self._cohorts[model] = Cohorts(horizon_ms, panes * self._pane_ms, window)
+            layout = CohortLayout.over_panes(self._rules(model).horizon_ms, self._pane_ms, self._window)
+            cohorts = self._cohorts[model] = Cohorts(layout)
         return cohorts
 
     def labels(self, model: int) -> LabelState | None:

@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 
 from streamcal.errors import StateLimitError
 from streamcal.stats.aggregate_settings import AggregateSettings, WindowSpec
-from streamcal.stats.cells import CODES_PER_SERIES, RAW, SERVED, Cells, PaneStore, cell_code, series_of
+from streamcal.stats.cells import CODES_PER_SERIES, Cells, PaneStore, series_of
 from streamcal.stats.counts import LIMIT, PLAIN, WEIGHTED, Column, promote
 from streamcal.stats.everything import Everything
 from streamcal.stats.fit_panes import FitPanes
 from streamcal.stats.layout import N_BINS
 from streamcal.stats.periods import period_ends, period_index, period_starts
 from streamcal.stats.presence import Presence
-from streamcal.stats.scored import Scored, score_kinds
+from streamcal.stats.scored import Scored, score_kinds, scored_cells
 from streamcal.stats.series import SeriesTable
 from streamcal.stats.windows import WindowTotal, alive_series
 from streamcal.stream.changes import RowChanges
@@ -173,11 +173,7 @@ class Aggregate:
         kept = np.ones(len(pane), dtype=np.bool_) if self._retained_from is None else pane >= self._retained_from
         series = self._series(changes, kept)
         self._note(series, changes, pane, kept)
-        kinds = ((RAW, raw), (SERVED, served))
-        code = np.concatenate([cell_code(series[:, s.row], kind, s.bins).ravel() for kind, s in kinds])
-        values = np.concatenate([np.tile(s.values, (len(series), 1)) for _, s in kinds])
-        row = np.concatenate([np.tile(s.row, len(series)) for _, s in kinds])
-        self._fold_rows(changes, pane, kept, Cells(code, values), row)
+        self._fold_rows(changes, pane, kept, *scored_cells(series, raw, served))
 
     def _fold_rows(self, changes: RowChanges, pane: Ints, kept: NDArray[np.bool_], rows: Cells, row: Ints) -> None:
         """Count cells of single rows; `row[i]` is the change that cell i comes from."""

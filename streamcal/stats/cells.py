@@ -5,8 +5,9 @@ A code is ``(series * 2 + kind) * 284 + bin``; kind 0 is raw, 1 is served.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,6 +78,25 @@ class PaneStore:
         self._panes: dict[int, list[Cells]] = {}
         self._lowest = 0
         """No pane held is below this."""
+
+    def dump_state(self) -> dict[str, Any]:
+        """The cells of all panes, one per pane and code."""
+        held = [(pane, self.of_pane(pane)) for pane in self.panes()]
+        return {
+            "lowest": self._lowest,
+            "panes": [pane for pane, _ in held],
+            "sizes": [len(cells.code) for _, cells in held],
+            "code": np.concatenate([cells.code for _, cells in held]) if held else None,
+            "values": np.concatenate([cells.values for _, cells in held]) if held else None,
+        }
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Take up what `dump_state` wrote."""
+        self._lowest, self._panes, start = state["lowest"], {}, 0
+        for pane, size in zip(state["panes"], state["sizes"], strict=True):
+            part = slice(start, start + size)
+            self._panes[pane] = [Cells(state["code"][part].copy(), state["values"][part].copy())]
+            start += size
 
     @property
     def nbytes(self) -> int:

@@ -31,6 +31,9 @@ class WindowTotal:
         Codes of one series; the table grows by whole series.
     """
 
+    STATE = ("values", "start", "stop", "_placed")
+    """The store has its own."""
+
     def __init__(self, store: PaneStore, width: int, per_series: int = CODES_PER_SERIES) -> None:
         self._store = store
         self._per_series = per_series

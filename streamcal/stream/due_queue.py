@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Mapping
 from itertools import count
 from typing import Any, NamedTuple, TypeVar
 
@@ -46,6 +47,18 @@ class DueQueue:
         self._runs: list[_Run] = []
         self._tie = count()
         self._alike: dict[int, int] = {}
+
+    def dump_state(self) -> dict[str, Any]:
+        """All rows with their due times, sorted."""
+        due = np.concatenate([run.due for run in self._runs] or [np.empty(0, dtype=np.int64)])
+        rows = np.concatenate([run.rows for run in self._runs] or [np.empty(0, dtype=np.int32)])
+        order = np.lexsort((rows, due))
+        return {"due": due[order], "rows": rows[order]}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Take up what `dump_state` wrote."""
+        self._runs, self._alike = [], {}
+        self.push(state["due"], state["rows"])
 
     def __len__(self) -> int:
         return sum(len(run.due) for run in self._runs)

@@ -82,6 +82,7 @@ class Names:
     """
 
     __slots__ = ("_models", "_profiles", "dimensions", "models", "profiles")
+    STATE = ("models", "profiles")
 
     def __init__(self, dimensions: Sequence[str]) -> None:
         self.dimensions: tuple[str, ...] = tuple(dimensions)
@@ -89,6 +90,11 @@ class Names:
         self.profiles: list[tuple[str, ...]] = []
         self._models: dict[str, int] = {}
         self._profiles: dict[tuple[str, ...], int] = {}
+
+    def state_loaded(self) -> None:
+        """Find what was loaded by name again."""
+        self._models = {name: index for index, name in enumerate(self.models)}
+        self._profiles = {values: index for index, values in enumerate(self.profiles)}
 
     def model(self, name: str) -> int:
         """Index of `name`, allotted on first sight."""

@@ -70,6 +70,9 @@ class JoinTask:
         Counters to add to, shared over tasks.
     """
 
+    STATE = ("_predictions", "_outcomes", "_marks", "_to_release", "_to_mark")
+    """Between calls; what `take_changes` and `take_arrivals` have not handed out yet is not part of it."""
+
     def __init__(
         self, *, skew_ms: int, pane_ms: int, score_clip: float, rules: Callable[[int], ModelRules], tally: Tally
     ) -> None:

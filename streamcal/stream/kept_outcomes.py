@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -48,6 +51,16 @@ class KeptOutcomes(KeyedRows):
     def nbytes(self) -> int:
         """Bytes of the table and of the queue."""
         return super().nbytes + self._due.nbytes
+
+    def dump_state(self) -> dict[str, Any]:
+        """The table, the queue and the place in the log."""
+        return super().dump_state() | {"due": self._due.dump_state(), "sequence": self._sequence}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Take up what `dump_state` wrote."""
+        super().load_state(state)
+        self._due.load_state(state["due"])
+        self._sequence = state["sequence"]
 
     def keep(
         self, batch: OutcomeBatch, watermark: Ints, relation: NDArray[np.uint8], prediction_watermark: int

@@ -73,6 +73,32 @@ class KeyedRows:
         own = (self._hi, self._lo, self._next, self._prev, self._dead, self._free, self._index)
         return sum(a.nbytes for a in own) + sum(a.nbytes for a in self.columns.values())
 
+    def dump_state(self) -> dict[str, Any]:
+        """Rows as they lie, up to the last live one; row numbers are part of the state."""
+        live = self.live()
+        stop = int(live[-1]) + 1 if len(live) else 0
+        own = {"hi": self._hi, "lo": self._lo, "next": self._next, "prev": self._prev, "dead": self._dead}
+        return {
+            "rows": {name: column[:stop] for name, column in own.items()},
+            "columns": {name: column[:stop] for name, column in self.columns.items()},
+        }
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Take up what `dump_state` wrote; the index and the free rows follow from the rest."""
+        rows = state["rows"]
+        stop = len(rows["dead"])
+        room = max(0, _FIRST_ROWS - stop)
+        self._hi, self._lo = _roomy(rows["hi"], room), _roomy(rows["lo"], room)
+        self._next, self._prev = _roomy(rows["next"], room), _roomy(rows["prev"], room)
+        self._dead = np.append(rows["dead"], np.ones(room, dtype=np.bool_))
+        self.columns = {name: _roomy(column, room) for name, column in state["columns"].items()}
+        self._free = np.zeros(stop + room, dtype=np.int32)
+        free = np.flatnonzero(self._dead).astype(np.int32)[::-1]
+        self._free_count = len(free)
+        self._free[: len(free)] = free
+        self._live = stop + room - len(free)
+        self._index_anew(self.live()[self._prev[self.live()] < 0], 0)
+
     def find(self, hi: Hash, lo: Hash) -> Rows:
         """Head row of each id's chain, `NO_ROW` where the id is unknown; shape (n,)."""
         heads, _ = self._probe(hi, lo)
@@ -242,13 +268,20 @@ class KeyedRows:
 
     def _rebuild(self, coming: int) -> None:
         """Index the heads anew, without tombstones, with room for `coming` more."""
-        heads = self._index[self._index >= 0]
+        self._index_anew(self._index[self._index >= 0], coming)
+
+    def _index_anew(self, heads: Rows, coming: int) -> None:
         size = len(self._index)
         while len(heads) + coming > _LOAD_AFTER_REBUILD * size:
             size *= 2
         self._index = np.full(size, _EMPTY, dtype=np.int32)
         self._used_places = len(heads)
         self._place(heads)
+
+
+def _roomy(column: NDArray[Any], room: int) -> NDArray[Any]:
+    """A column with `room` more rows."""
+    return np.append(column, np.zeros(room, dtype=column.dtype))
 
 
 def first_of_each(key: NDArray[np.uint64]) -> NDArray[np.bool_]:

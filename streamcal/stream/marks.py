@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -34,6 +37,16 @@ class Marks(KeyedRows):
     def nbytes(self) -> int:
         """Bytes of the table and of the queue."""
         return super().nbytes + self._due.nbytes
+
+    def dump_state(self) -> dict[str, Any]:
+        """The table and the queue."""
+        return super().dump_state() | {"due": self._due.dump_state()}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Take up what `dump_state` wrote."""
+        super().load_state(state)
+        self._due.load_state(state["due"])
+        self._rules.know(int(self.columns["model"].max(initial=-1)))
 
     def put(
         self,

@@ -10,6 +10,9 @@ its row changes, not only the last: what was frozen of an earlier one stays froz
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -70,6 +73,11 @@ class RememberedPredictions(KeyedRows):
         self._tally = tally
         self._changes: list[RowChanges] = []
         self._labels: list[LabelChanges] = []
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Take up what `dump_state` wrote."""
+        super().load_state(state)
+        self._rules.know(int(self.columns["model"].max(initial=-1)))
 
     def take_changes(self) -> list[RowChanges]:
         """The row changes since the last call."""

@@ -36,6 +36,8 @@ class Tally:
         (topic, reason) to count.
     """
 
+    STATE = ("_whole", "_by_model", "rejected", "_abandoned")
+
     def __init__(self) -> None:
         self._whole: Counter[str] = Counter()
         self._by_model: dict[str, NDArray[np.int64]] = {name: np.zeros(1, dtype=np.int64) for name in MODEL_COUNTERS}

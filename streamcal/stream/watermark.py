@@ -27,6 +27,7 @@ class Watermark:
     """
 
     __slots__ = ("_out_of_order_ms", "value")
+    STATE = ("value",)
 
     def __init__(self, out_of_order_ms: int) -> None:
         self._out_of_order_ms = out_of_order_ms

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from streamcal.early.cohorts import Cohorts
+from streamcal.early.cohorts import CohortLayout, Cohorts
 from streamcal.early.estimate import early_estimate
 from streamcal.snapshot import EarlyEstimate
 from streamcal.stream.arrivals import Accepted, LabelChanges
@@ -45,7 +45,7 @@ def stream(rng: np.random.Generator, n: int, start: int, stop: int, stretch: flo
 
 
 def cohorts_of(*streams: Stream, matured_until: int) -> Cohorts:
-    cohorts = Cohorts(HORIZON, MINUTE, 24 * 60)
+    cohorts = Cohorts(CohortLayout(HORIZON, MINUTE, 24 * 60))
     for part in streams:
         n = len(part.made)
         index = np.zeros(n, dtype=np.int32)
@@ -121,7 +121,7 @@ def test_the_standard_error_is_the_scatter_over_streams() -> None:
 
 def test_labels_that_never_come_are_allowed_for_by_score_band() -> None:
     rng = np.random.default_rng(8)
-    cohorts = Cohorts(HORIZON, MINUTE, 24 * 60)
+    cohorts = Cohorts(CohortLayout(HORIZON, MINUTE, 24 * 60))
     for part in (history(rng, 400_000), stream(rng, 200_000, NOW - HOUR, NOW)):
         index = np.zeros(len(part.made), dtype=np.int32)
         cohorts.accept(Accepted(part.made, part.score, part.score, index, index))

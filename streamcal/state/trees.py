@@ -1,0 +1,135 @@
+"""Objects whose state is told by name: written down as plain trees, taken up again in place.
+
+A class lists in `STATE` the attributes that are its state; everything else comes from its constructor. `dump` makes a
+tree of numbers, strings, bytes, arrays, lists and dicts of them; `load` fills an object made by the same constructor.
+An attribute that has a `STATE` of its own is filled in place, so that whoever else holds it keeps it. A dict of such
+objects is filled through `state_child(attribute, key)`, which makes or finds the one under a key.
+
+A class may instead define `dump_state` and `load_state`, where what it keeps is not what is worth writing; one that has
+`state_loaded` is told when all of it is there.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from streamcal.errors import StateFormatError
+
+__all__ = ["Tree", "dump", "load", "recorded"]
+
+Tree = Any
+"""Nested dicts with string keys, lists, numbers, strings, bytes, None and arrays."""
+
+_RECORDS: Final[dict[str, type]] = {}
+_TAG: Final = "$"
+
+
+def recorded(cls: type) -> type:
+    """Let instances of a dataclass be values in states; its fields are what is written. A class decorator."""
+    _RECORDS[cls.__name__] = cls
+    return cls
+
+
+def dump(part: Any) -> dict[str, Tree]:
+    """The state of an object as a tree."""
+    if hasattr(part, "dump_state"):
+        own: dict[str, Tree] = part.dump_state()
+        return own
+    return {name: _written(getattr(part, name)) for name in part.STATE}
+
+
+def load(part: Any, state: Mapping[str, Tree]) -> None:
+    """Take up what `dump` wrote of an object made the same way.
+
+    Raises
+    ------
+    StateFormatError
+        The state is not one of this class.
+    """
+    if hasattr(part, "load_state"):
+        part.load_state(state)
+        return
+    if missing := set(part.STATE) - state.keys():
+        message = f"the saved state of {type(part).__name__} lacks {', '.join(sorted(missing))}"
+        raise StateFormatError(message)
+    for name in part.STATE:
+        _fill(part, name, state[name])
+    if hasattr(part, "state_loaded"):
+        part.state_loaded()
+
+
+def _has_state(value: Any) -> bool:
+    return hasattr(value, "STATE") or hasattr(value, "dump_state")
+
+
+def _fill(part: Any, name: str, tree: Tree) -> None:
+    kind = tree.get(_TAG) if isinstance(tree, dict) else None
+    if kind == "part":
+        load(getattr(part, name), tree["state"])
+    elif kind == "parts":
+        for key, state in tree["items"]:
+            load(part.state_child(name, _read(key)), state)
+    else:
+        value = _read(tree)
+        held = getattr(part, name, None)
+        if isinstance(held, deque):
+            value = deque(value, held.maxlen)
+        setattr(part, name, value)
+
+
+def _written(value: Any) -> Tree:
+    if value is None or isinstance(value, (bool, int, float, str, bytes, np.ndarray)):
+        return value.item() if isinstance(value, np.generic) else value
+    if _has_state(value):
+        return {_TAG: "part", "state": dump(value)}
+    if isinstance(value, dict):
+        return _written_dict(value)
+    if isinstance(value, (list, deque)):
+        return [_written(item) for item in value]
+    return _written_special(value)
+
+
+def _written_dict(value: dict[Any, Any]) -> Tree:
+    if value and all(_has_state(held) for held in value.values()):
+        return {_TAG: "parts", "items": [[_written(key), dump(held)] for key, held in value.items()]}
+    kind = "counter" if isinstance(value, Counter) else "dict"
+    return {_TAG: kind, "items": [[_written(key), _written(held)] for key, held in value.items()]}
+
+
+def _written_special(value: Any) -> Tree:
+    if isinstance(value, tuple):
+        return {_TAG: "tuple", "items": [_written(item) for item in value]}
+    if isinstance(value, (set, frozenset)):
+        return {_TAG: "set", "items": [_written(item) for item in value]}
+    if isinstance(value, np.generic):
+        return value.item()
+    if is_dataclass(value) and _RECORDS.get(type(value).__name__) is type(value):
+        held = {field.name: _written(getattr(value, field.name)) for field in fields(value)}
+        return {_TAG: type(value).__name__, "fields": held}
+    message = f"{type(value).__name__} cannot be part of a saved state"
+    raise TypeError(message)
+
+
+def _read(tree: Tree) -> Any:
+    if isinstance(tree, list):
+        return [_read(item) for item in tree]
+    if not isinstance(tree, dict):
+        return tree
+    kind = tree.get(_TAG)
+    if kind == "tuple":
+        return tuple(_read(item) for item in tree["items"])
+    if kind == "set":
+        return {_read(item) for item in tree["items"]}
+    if kind in ("dict", "counter"):
+        held = {_read(key): _read(value) for key, value in tree["items"]}
+        return Counter(held) if kind == "counter" else held
+    record = _RECORDS.get(str(kind))
+    if record is None:
+        message = f"the saved state has a part of unknown kind {kind!r}"
+        raise StateFormatError(message)
+    return record(**{name: _read(value) for name, value in tree["fields"].items()})
