@@ -168,6 +168,7 @@ class Config(Section):
             include={"events", "join", "windows", "segments", "metrics", "alarms", "refit"},
         )
         content["segments"]["cuts"] = self.cut_list
+        content["events"] = _what_is_read(content["events"])
         content["topics"] = [self.topics.predictions, self.topics.outcomes]
         content["models"] = {name: _plain_settings(self.model(name)) for name in self.models}
         text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
@@ -231,6 +232,15 @@ def _over(section: _S, own: _S | None) -> _S:
     if own is None:
         return section
     return section.model_copy(update={name: getattr(own, name) for name in own.model_fields_set})
+
+
+def _what_is_read(events: dict[str, Any]) -> dict[str, Any]:
+    """The section without where its schemas are, each topic with the format it has."""
+    usual = events.pop("format")
+    del events["schema_registry"]
+    for topic in ("prediction", "outcome"):
+        events[topic]["format"] = events[topic]["format"] or usual
+    return events
 
 
 def _plain_settings(settings: ModelSettings) -> dict[str, Any]:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
-from pydantic import Field, PlainValidator, ValidationInfo, field_validator
+from pydantic import AfterValidator, Field, PlainValidator, ValidationInfo, field_validator
 
-from streamcal.runtime.config_fields import FieldPath, Scalar, Section, field_path, problems_below
+from streamcal.runtime.config_fields import FieldPath, Scalar, Section, ServiceFile, Text, field_path, problems_below
 
-__all__ = ["EventFilter", "Events", "OutcomeFields", "PredictionFields", "TimeUnit"]
+__all__ = ["EventFilter", "Events", "OutcomeFields", "PredictionFields", "SchemaRegistry", "TimeUnit", "ValueFormat"]
 
 TimeUnit = Literal["ms", "s", "us", "ns", "rfc3339"]
+ValueFormat = Literal["json", "avro"]
 
 
 class EventFilter(Section):
@@ -40,6 +42,7 @@ def _segments_field(value: Any) -> str | Mapping[str, str]:
 class PredictionFields(Section):
     """Where the fields of a prediction are; null for a field that is not read."""
 
+    format: ValueFormat | None = None
     id: FieldPath = "id"
     time: FieldPath = "ts"
     time_unit: TimeUnit = "ms"
@@ -58,6 +61,7 @@ LabelValues = Annotated[tuple[Scalar, ...], Field(strict=False, min_length=1)]
 class OutcomeFields(Section):
     """Where the fields of an outcome are, and which values mean yes and no."""
 
+    format: ValueFormat | None = None
     id: FieldPath = "id"
     time: FieldPath = "ts"
     time_unit: TimeUnit = "ms"
@@ -77,11 +81,50 @@ class OutcomeFields(Section):
         return value
 
 
+def _registry_url(value: str) -> str:
+    parts = urlsplit(value)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise ValueError("must be an address like https://registry:8081")
+    if parts.username is not None or parts.password is not None:
+        raise ValueError("must not hold a user or password; they belong in basic_auth_file")
+    return value
+
+
+class SchemaRegistry(Section):
+    """Where schemas are found by the id in a value."""
+
+    url: Annotated[Text, AfterValidator(_registry_url)] | None = None
+    basic_auth_file: ServiceFile | None = None
+    ca_file: ServiceFile | None = None
+
+
 class Events(Section):
     """How events are decoded."""
 
+    format: ValueFormat = "json"
+    key_format: Literal["text", "avro"] = "text"
     prediction: PredictionFields = PredictionFields()
     outcome: OutcomeFields = OutcomeFields()
     max_weight: Annotated[float, Field(gt=0)] = 1000.0
     sample_rate: Annotated[float, Field(gt=0, le=1)] = 1.0
     max_bytes: Annotated[int, Field(ge=1)] = 1_048_576  # Kafka's own default limit of a message
+    schema_registry: SchemaRegistry = SchemaRegistry()
+
+    @field_validator("schema_registry")
+    @classmethod
+    def _is_there_for_avro(cls, value: SchemaRegistry, info: ValidationInfo) -> SchemaRegistry:
+        sections = (info.data.get(name) for name in ("prediction", "outcome"))
+        formats = [getattr(section, "format", None) or info.data.get("format") for section in sections]
+        if value.url is None and "avro" in (*formats, info.data.get("key_format")):
+            raise problems_below([("url", "is required to read Avro")])
+        return value
+
+    @property
+    def prediction_format(self) -> ValueFormat:
+        """What the values of the predictions topic are."""
+        return self.prediction.format or self.format
+
+    @property
+    def outcome_format(self) -> ValueFormat:
+        """What the values of the outcomes topic are."""
+        return self.outcome.format or self.format

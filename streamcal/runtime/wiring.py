@@ -15,6 +15,7 @@ from streamcal.maps.loop import LoopSettings
 from streamcal.runtime.config import Config
 from streamcal.runtime.config_events import EventFilter as ConfiguredFilter
 from streamcal.runtime.config_sections import Prior
+from streamcal.runtime.value_formats import value_formats
 from streamcal.settings import EngineSettings
 from streamcal.stats.aggregate import AggregateSettings, WindowSpec
 from streamcal.stream.fields import EventFilter, ModelFilter, OutcomeFields, PredictionFields
@@ -58,6 +59,8 @@ def engine_settings(
     ------
     StreamcalError
         A prior map file cannot be read.
+    RegistryError
+        Values are Avro and no schema registry answers.
     """
     pane_ms = config.windows.pane.ms
     models = {name: config.model(name) for name in config.models}
@@ -94,8 +97,9 @@ def engine_settings(
         ece = config.model(name).alarms.ece
         return None if ece is None else EceThreshold(ece.above, ece.min_n, ece.min_z)
 
-    prediction = config.events.prediction.model_dump()
-    outcome = config.events.outcome.model_dump(exclude={"filter"})
+    prediction = config.events.prediction.model_dump(exclude={"format"})
+    outcome = config.events.outcome.model_dump(exclude={"filter", "format"})
+    prediction_format, outcome_format = value_formats(config)
     return EngineSettings(
         dimensions=config.dimensions,
         cuts=config.cut_list,
@@ -129,6 +133,8 @@ def engine_settings(
         ece_threshold=ece_threshold,
         models=list(priors),
         apply_maps=apply_maps,
+        prediction_format=prediction_format,
+        outcome_format=outcome_format,
     )
 
 

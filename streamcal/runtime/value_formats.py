@@ -1,0 +1,103 @@
+"""From the configuration to what turns the values of each topic into JSON."""
+
+from __future__ import annotations
+
+from streamcal.errors import ConfigError
+from streamcal.runtime.config import Config
+from streamcal.runtime.config_events import OutcomeFields, PredictionFields
+from streamcal.runtime.config_events import SchemaRegistry as RegistrySection
+from streamcal.runtime.registry import SchemaRegistry
+from streamcal.stream.fields import FieldPath
+from streamcal.stream.formats import ValueFormat
+
+__all__ = ["open_registry", "value_formats"]
+
+
+def value_formats(config: Config) -> tuple[ValueFormat | None, ValueFormat | None]:
+    """Formats of predictions and outcomes; None where values are JSON and keys are text.
+
+    Raises
+    ------
+    ConfigError
+        Values are Avro and the library for it is not installed, or the file with the credentials cannot be read.
+    RegistryError
+        No schema registry answers, or it refuses.
+    """
+    events = config.events
+    wanted = [events.prediction_format == "avro", events.outcome_format == "avro"]
+    if not any(wanted):
+        return None, None
+    registry = open_registry(events.schema_registry)
+    sections: list[tuple[PredictionFields | OutcomeFields, list[str]]] = [
+        (events.prediction, _prediction_paths(config)),
+        (events.outcome, _outcome_paths(config)),
+    ]
+    found = [
+        _format(registry, section, paths, decode_keys=events.key_format == "avro") if avro else None
+        for avro, (section, paths) in zip(wanted, sections, strict=True)
+    ]
+    return found[0], found[1]
+
+
+def open_registry(section: RegistrySection) -> SchemaRegistry:
+    """A client of the configured registry, which has answered once.
+
+    Raises
+    ------
+    ConfigError
+        The library is not installed, or the file with the credentials cannot be read.
+    RegistryError
+        No schema registry answers, or it refuses.
+    """
+    _need_library()
+    assert section.url is not None, "checked when the configuration is loaded"
+    credentials = None
+    if section.basic_auth_file is not None:
+        key = "events.schema_registry.basic_auth_file"
+        try:
+            credentials = section.basic_auth_file.read_text(encoding="utf-8").rstrip("\r\n")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+            raise ConfigError([(key, f"the file cannot be read: {reason}")]) from error
+        if ":" not in credentials:
+            raise ConfigError([(key, "the file must hold user:password")])
+    ca_file = None if section.ca_file is None else str(section.ca_file)
+    registry = SchemaRegistry(section.url, credentials=credentials, ca_file=ca_file)
+    registry.check()
+    return registry
+
+
+def _need_library() -> None:
+    try:
+        import fastavro  # noqa: F401, PLC0415 - the extra `avro`
+    except ImportError as error:
+        text = "avro needs a library that is not installed: pip install 'streamcal-monitor[avro]'"
+        raise ConfigError([("events.format", text)]) from error
+
+
+def _format(
+    registry: SchemaRegistry, section: PredictionFields | OutcomeFields, paths: list[str], *, decode_keys: bool
+) -> ValueFormat:
+    from streamcal.runtime.avro import AvroFormat, FieldTree  # noqa: PLC0415 - loads the extra `avro`
+
+    time = FieldPath.parse(section.time) if section.time_source == "field" else None
+    tree = FieldTree.of([FieldPath.parse(path) for path in paths])
+    return AvroFormat(registry, tree, time=time, time_unit=section.time_unit, decode_keys=decode_keys)
+
+
+def _prediction_paths(config: Config) -> list[str]:
+    fields = config.events.prediction
+    named = [fields.id, fields.time, fields.score, fields.raw_score, fields.map_version, fields.model, fields.weight]
+    segments = [fields.segments] if isinstance(fields.segments, str) else list(fields.segments.values())
+    return [path for path in (*named, *segments, *_model_paths(config)) if path is not None]
+
+
+def _outcome_paths(config: Config) -> list[str]:
+    fields = config.events.outcome
+    picked = [] if fields.filter is None else [fields.filter.path]
+    named = [fields.id, fields.time, fields.label, fields.model]
+    return [path for path in (*named, *picked, *_model_paths(config)) if path is not None]
+
+
+def _model_paths(config: Config) -> list[str]:
+    return [model.filter.path for model in config.models.values() if model.filter is not None]
