@@ -51,9 +51,9 @@ class Verifier:
             raise ValueError("a verifier needs at least one key")
 
     @property
-    def key_ids(self) -> tuple[str, ...]:
-        """Ids of the keys accepted."""
-        return tuple(key_id for _, key_id in self._keys)
+    def keys(self) -> tuple[VerifyKey, ...]:
+        """The keys accepted."""
+        return tuple(self._keys.values())
 
     def check(self, document: MapDocument, key: str | None = None) -> None:
         """Return if the document is signed by a key of these.
@@ -75,7 +75,8 @@ class Verifier:
             raise BadSignatureError("is not signed, and unsigned maps are not accepted here", where=where)
         found = self._keys.get((signature.algorithm, signature.key_id))
         if found is None:
-            what = f"is signed by {signature.algorithm} key {signature.key_id}; accepted: {', '.join(self.key_ids)}"
+            accepted = ", ".join(held.key_id for held in self.keys)
+            what = f"is signed by {signature.algorithm} key {signature.key_id}; accepted: {accepted}"
             raise BadSignatureError(what, where=where, hint="after a rotation readers need the new key as well")
         message = signed_bytes(document, document.model if key is None else key)
         if not found.verify(message, bytes.fromhex(signature.value)):

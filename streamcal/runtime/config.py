@@ -27,6 +27,7 @@ from streamcal.runtime.config_sections import (
     Alarms,
     Join,
     Labels,
+    Maps,
     Metrics,
     ModelOverrides,
     Prior,
@@ -82,6 +83,7 @@ class Config(Section):
     metrics: Metrics = Metrics()
     alarms: Alarms = Alarms()
     refit: Refit = Refit()
+    maps: Maps = Maps()
     models: Annotated[Mapping[Text, ModelOverrides], BeforeValidator(empty_if_null)] = Field(default_factory=dict)
     serve: Serve = Serve()
 

@@ -37,6 +37,7 @@ __all__ = [
     "EceAlarm",
     "Join",
     "Labels",
+    "Maps",
     "Metrics",
     "ModelOverrides",
     "Prior",
@@ -244,6 +245,13 @@ class Refit(Section):
         if repeated := _repeated(value):
             raise problems_below((str(i), f"{value[i]!r} is named twice") for i in repeated)
         return value
+
+
+class Maps(Section):
+    """Signatures of map documents: both keys left out, none is made and none asked for."""
+
+    signing_key_file: ServiceFile | None = None
+    verify_key_files: Annotated[tuple[ServiceFile, ...], Field(strict=False)] = ()
 
 
 class Prior(Section):

@@ -35,7 +35,8 @@ def with_examples(text: str) -> str:
 @pytest.fixture
 def full(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "churn-map.json").write_text("{}", encoding="utf-8")
+    for named in ("churn-map.json", "maps.key", "maps.pub"):
+        (tmp_path / named).write_text("{}", encoding="utf-8")
     path = tmp_path / "c.yaml"
     path.write_text(with_examples(SHIPPED.read_text(encoding="utf-8")), encoding="utf-8")
     return path
