@@ -83,7 +83,12 @@ def replay(
     """
     inputs = [(str(path), file_sha256(path)) for path in options.paths]
     settings = engine_settings(
-        config, keep_everything=True, period=options.by, apply_maps=options.apply, shadow=not options.apply
+        config,
+        keep_everything=True,
+        period=options.by,
+        apply_maps=options.apply,
+        shadow=not options.apply,
+        json_values=options.events is None,
     )
     source, total = _source(options, settings)
     history = HistoryRecorder(ece_bins=settings.ece_bins, min_count=settings.min_count)

@@ -40,6 +40,7 @@ def engine_settings(
     period: Literal["day", "month"] | None = None,
     apply_maps: bool = False,
     shadow: bool = False,
+    json_values: bool = False,
 ) -> EngineSettings:
     """What the engine needs of `config`.
 
@@ -54,6 +55,8 @@ def engine_settings(
         Serve raw scores again through the maps made on the way.
     shadow : bool
         Refit in shadow whatever the configuration says (unless it is off).
+    json_values : bool
+        Values are JSON whatever the configuration says, as in files of lines.
 
     Raises
     ------
@@ -99,7 +102,7 @@ def engine_settings(
 
     prediction = config.events.prediction.model_dump(exclude={"format"})
     outcome = config.events.outcome.model_dump(exclude={"filter", "format"})
-    prediction_format, outcome_format = value_formats(config)
+    prediction_format, outcome_format = (None, None) if json_values else value_formats(config)
     return EngineSettings(
         dimensions=config.dimensions,
         cuts=config.cut_list,
