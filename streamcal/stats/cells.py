@@ -146,6 +146,9 @@ class PaneStore:
         panes = np.repeat([held for held, _ in parts], [len(part.code) for _, part in parts])
         return panes, _joined([part for _, part in parts])
 
+    def __contains__(self, pane: int) -> bool:
+        return pane in self._panes
+
     def panes(self) -> list[int]:
         """Pane numbers held, ascending."""
         return sorted(self._panes)

@@ -63,6 +63,8 @@ class SeriesTable:
         Pane in which the present run of each series began; see `streamcal.stats.presence.Presence`.
     """
 
+    STATE = ("_ids", "_keys", "_free", "_held", "_of_model", "first_pane", "_whole")
+
     def __init__(self, names: Names, cuts: Sequence[tuple[str, ...]], max_segments: int) -> None:
         self._names = names
         self._cuts = tuple(cuts)
@@ -87,6 +89,10 @@ class SeriesTable:
         """Dimension names per cut."""
         return self._cuts
 
+    def number(self, model: int, cut: int, values: tuple[str, ...]) -> int:
+        """Number of a segment, allotted on first sight; that of ``__other__`` beyond the safety cap."""
+        return self._series(model, cut, values)
+
     def of_rows(self, model: NDArray[np.int32], profile: NDArray[np.int32]) -> Ints:
         """Series numbers of rows, shape (cuts, n)."""
         event = model.astype(np.int64) << 32 | profile
@@ -97,7 +103,7 @@ class SeriesTable:
 
     def model_of(self, series: int) -> int:
         """Model index of a series."""
-        return self._key(series)[0]
+        return self.key(series)[0]
 
     def whole(self, model: int) -> int | None:
         """The series ``all`` of a model, or None before its first row."""
@@ -111,13 +117,13 @@ class SeriesTable:
         """Labels of a series by its own name, cap or not."""
         labels = self._label_of.get(series)
         if labels is None:
-            _, cut, values = self._key(series)
+            _, cut, values = self.key(series)
             labels = self._label_of[series] = self._labels(cut, values)
         return labels
 
     def other_of(self, series: int) -> int:
         """Number of the ``__other__`` of the same model and cut."""
-        model, cut, values = self._key(series)
+        model, cut, values = self.key(series)
         return self._series(model, cut, _others(values))
 
     def is_whole(self) -> NDArray[np.bool_]:
@@ -134,7 +140,7 @@ class SeriesTable:
     def free(self, series: Sequence[int]) -> None:
         """Let the numbers of quiet series be used again."""
         for number in series:
-            key = self._key(number)
+            key = self.key(number)
             del self._ids[key]
             self._keys[number] = None
             del self._of_model[key[0]][number]
@@ -152,20 +158,21 @@ class SeriesTable:
         """
         by_cut: dict[tuple[int, int], list[int]] = {}
         for number in alive.tolist():
-            by_cut.setdefault(self._key(number)[:2], []).append(number)
+            by_cut.setdefault(self.key(number)[:2], []).append(number)
         shown: dict[tuple[int, Series], list[int]] = {}
         for (model, cut), members in by_cut.items():
             others = _others(self._cuts[cut])
-            members.sort(key=lambda n: (self._key(n)[2] == others, int(self.first_pane[n]), self._key(n)[2]))
+            members.sort(key=lambda n: (self.key(n)[2] == others, int(self.first_pane[n]), self.key(n)[2]))
             for place, number in enumerate(members):
-                values = self._key(number)[2] if place < self._max_segments else others
+                values = self.key(number)[2] if place < self._max_segments else others
                 shown.setdefault((model, self._labels(cut, values)), []).append(number)
         return shown
 
     def _labels(self, cut: int, values: tuple[str, ...]) -> Series:
         return Series(",".join(self._cuts[cut]) or "all", segment_label(self._cuts[cut], values))
 
-    def _key(self, number: int) -> tuple[int, int, tuple[str, ...]]:
+    def key(self, number: int) -> tuple[int, int, tuple[str, ...]]:
+        """Model, cut and values of a series in use."""
         key = self._keys[number]
         if key is None:
             message = f"series {number} is not in use"

@@ -90,7 +90,7 @@ def test_beyond_the_safety_cap_segments_share_a_number_whatever_they_are_called(
     many = [(OTHER, f"d{i}") for i in range(50)]
     found = numbers(names, series, *many)[1]
     assert len(np.unique(found)) == 2 * SAFETY_FACTOR + 1
-    assert series._key(int(found[-1]))[2] == (OTHER, OTHER)
+    assert series.key(int(found[-1]))[2] == (OTHER, OTHER)
     series.free([int(found[0])])
     # A place is free again.
-    assert series._key(int(numbers(names, series, ("new", "d"))[1, 0]))[2] == ("new", "d")
+    assert series.key(int(numbers(names, series, ("new", "d"))[1, 0]))[2] == ("new", "d")

@@ -1,0 +1,1 @@
+"""Counts as they travel from sources to the aggregator: absolute, by pane, idempotent."""
