@@ -21,6 +21,7 @@ from streamcal.published import Publisher
 from streamcal.settings import EngineSettings
 from streamcal.snapshot import Snapshot
 from streamcal.stats.aggregate import Aggregate
+from streamcal.stats.cells import Cells
 from streamcal.stats.scored import Scored
 from streamcal.stats.series import SeriesTable
 from streamcal.stream.arrivals import Arrivals
@@ -164,6 +165,28 @@ class Aggregator:
         if changes:
             folded = RowChanges.concatenate(changes)
             self._fold_watched(folded, self.aggregate.fold(folded))
+
+    def add_watch(self, model: int, pane: Ints, cells: Cells) -> None:
+        """Count served cells by prediction-time pane, shape (n,), as far as their panes have not been weighed."""
+        weighed = self.watches[model].weighed_before
+        if weighed is not None:
+            open_ = pane >= weighed
+            pane, cells = pane[open_], Cells(cells.code[open_], cells.values[open_])
+        if len(pane):
+            self.watch_panes[model].add(model, pane, cells)
+
+    def needed_from(self, family: str, model: int) -> int:
+        """First pane of a family of parts that is still of use here."""
+        if family == "window":
+            return BEGINNING if self.aggregate.retained_from is None else self.aggregate.retained_from
+        if family == "watch":
+            weighed = self.watches[model].weighed_before
+            return BEGINNING if weighed is None else weighed
+        if family == "fit":
+            loop, pane_ms = self.loop(model), self._settings.aggregate.pane_ms
+            return BEGINNING if self.event_time_ms is None else (self.event_time_ms - 2 * loop.span_ms) // pane_ms
+        cohort, slot = self.signs.kept_from(model)
+        return cohort if family == "cohort" else slot
 
     def go_on(self, marks: Marks) -> None:
         """Let event time, alarms and early signs follow the watermarks of the sources."""

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from streamcal.state.trees import recorded
+
 __all__ = [
     "AlarmEntry",
     "AlarmState",
@@ -33,6 +35,7 @@ Figures = Mapping[str, NDArray[np.float64]]
 """Figure name (the report's key) to one value per series; NaN is absent."""
 
 
+@recorded
 @dataclass(frozen=True, slots=True, order=True)
 class Series:
     """One segment of one cut, as labels: ``cut="country,device"``, ``segment="country=GB,device=ios"``.

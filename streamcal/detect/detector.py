@@ -101,6 +101,14 @@ class Detector:
         self.lengths: Ints = np.zeros(0, dtype=np.int64)
         self.caution: Floats = np.zeros(0)
 
+    def dump_state(self) -> dict[str, Any]:
+        """The arrays of `state`."""
+        return self.state()
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Go on where `state` was taken; raises ValueError where another tolerance or pane length made it."""
+        vars(self).update(vars(Detector.from_state(self.settings, state)))
+
     def update(self, pane: int, series: Ints, counts: Ints) -> list[AlarmEvent]:
         """Weigh one sealed pane given densely; see `update_cells`.
 

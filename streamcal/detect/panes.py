@@ -41,6 +41,8 @@ class WatchPanes:
     beyond that, those that arrive first are told apart).
     """
 
+    STATE = ("series", "_stores", "_taken", "_own", "_folded", "_weighed")
+
     def __init__(self, names: Names, cuts: Sequence[tuple[str, ...]], max_segments: int, pane_ms: int) -> None:
         self.series = SeriesTable(names, cuts, max_segments)
         self.panes_per_day = _DAY_MS // pane_ms
@@ -57,6 +59,10 @@ class WatchPanes:
     def nbytes(self) -> int:
         """Bytes of all panes."""
         return sum(store.nbytes for store in self._stores.values())
+
+    def state_child(self, _name: str, key: int) -> PaneStore:
+        """The panes of a model index."""
+        return self.of_model(key)
 
     def of_model(self, model: int) -> PaneStore:
         """The panes of a model index."""
@@ -75,6 +81,12 @@ class WatchPanes:
         for model in np.unique(changes.model).tolist():
             mine = changes.model[row] == model
             self.of_model(model).add(pane[row[mine]], code[mine], values[mine])
+
+    def add(self, model: int, pane: Ints, cells: Cells) -> None:
+        """Count cells of panes, shape (n,), by the numbers of `series`; they may take away."""
+        self._reserve()
+        np.maximum.at(self._folded, cells.code // N_BINS, pane)
+        self.of_model(model).add(pane, cells.code, cells.values)
 
     def weigh(self, model: int, pane: int, cells: Cells) -> Cells:
         """The cells of the next pane to be weighed, with what is beyond the cap of a cut under its ``__other__``.

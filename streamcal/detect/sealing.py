@@ -45,6 +45,8 @@ class Sealing:
         All source partitions of the model; a pane is used only once each of them has sealed it.
     """
 
+    STATE = ("_before",)
+
     def __init__(self, sources: Iterable[int]) -> None:
         self._before: dict[int, int | None] = dict.fromkeys(sorted(sources))
 

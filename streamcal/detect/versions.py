@@ -23,6 +23,8 @@ class ServedVersions:
     (1, 2, None)
     """
 
+    STATE = ("_highest",)
+
     def __init__(self) -> None:
         self._highest: dict[int, int] = {}
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,7 @@ from streamcal.detect.sealing import Sealing, sealed_before
 from streamcal.detect.triggers import ChangeTriggers
 from streamcal.detect.versions import ServedVersions
 from streamcal.snapshot import AlarmState, Series
+from streamcal.state.trees import recorded
 from streamcal.stats.cells import Cells
 from streamcal.stats.layout import N_BINS
 from streamcal.stream.watermark import BEGINNING
@@ -47,6 +49,7 @@ class WatchSettings:
     change_triggers: bool
 
 
+@recorded
 @dataclass(slots=True)
 class AlarmRecord:
     """An alarm in the history; `ended_ms` is None while it is in force.
@@ -62,6 +65,7 @@ class AlarmRecord:
     ended_ms: int | None = None
 
 
+@recorded
 @dataclass(frozen=True, slots=True)
 class ChangeRecord:
     """A change trigger fired for the whole model."""
@@ -85,6 +89,9 @@ class ModelWatch:
         Every pane below it was weighed or was empty.
     """
 
+    STATE: ClassVar = ("detector", "alarms", "changes", "weighed_before", "_active", "_versions", "_version", "_day")
+    """Not the change triggers, which begin again with the process, nor the sealing, which follows from watermarks."""
+
     settings: WatchSettings
     model: int
     sources: Iterable[int]
@@ -103,6 +110,15 @@ class ModelWatch:
         self.detector = Detector(self.settings.detector)
         self._sealing = Sealing(self.sources)
         self._triggers = ChangeTriggers() if self.settings.change_triggers else None
+
+    def state_loaded(self) -> None:
+        """Let the alarms in force be the entries of the history again."""
+        told = {(record.at_ms, record.series, record.fault): record for record in self.alarms}
+        self._active = {n: told[record.at_ms, record.series, record.fault] for n, record in self._active.items()}
+
+    def note_versions(self, pane: int, version: int) -> None:
+        """The highest map version of the predictions of a pane."""
+        self._versions.note(np.array([pane]), np.array([version]))
 
     def follow(self, sources: Iterable[int]) -> None:
         """Wait for these source partitions from now on."""

@@ -130,9 +130,7 @@ class CohortLayout:
         bucket = np.searchsorted(self.edges, changes.delay_ms, side="left")
         delay = _FIRST_DELAY + np.where(changes.label == 1, 0, len(self.edges)) + bucket
         columns = np.concatenate([_LABELLED[0] + _band(changes.served), delay])
-        code, (_, net) = tallied(
-            np.tile(cohort, 2) * self.width + columns, np.tile(changes.sign.astype(np.float64), 2)
-        )
+        code, (_, net) = tallied(np.tile(cohort, 2) * self.width + columns, np.tile(changes.sign.astype(np.float64), 2))
         kept = net != 0
         code = code[kept]
         return first + code // self.width, code % self.width, net[kept]
@@ -202,6 +200,11 @@ class Cohorts:
         held = self._matured.values[:, 0]
         table[: len(held)] = held
         return CohortCounts.of(table)
+
+    @property
+    def kept_from(self) -> int:
+        """First cohort that is still of use."""
+        return self._matured.start
 
     def fresh(self) -> tuple[Ints, CohortCounts]:
         """Ends (ms) of the cohorts that are not matured, shape (C,), and their counts."""

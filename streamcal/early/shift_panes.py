@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,6 +89,8 @@ class ShiftPanes:
         The longest is the reference of the others.
     """
 
+    STATE: ClassVar = ("series", "_store", "_totals", "_last_slot", "_stop")
+
     names: Names
     cuts: Sequence[tuple[str, ...]]
     max_segments: int
@@ -111,6 +114,16 @@ class ShiftPanes:
             for spec in self.windows
         }
         self._compared = [_Compared(name, *held) for name, held in totals.items() if held[0] < self._longest]
+
+    @property
+    def _totals(self) -> dict[str, WindowTotal]:
+        held = {f"{c.name} current": c.current for c in self._compared}
+        return held | {f"{c.name} reference": c.reference for c in self._compared}
+
+    def state_child(self, name: str, key: str) -> WindowTotal:
+        """A total by its name."""
+        held: WindowTotal = getattr(self, name)[key]
+        return held
 
     @property
     def nbytes(self) -> int:
@@ -148,6 +161,11 @@ class ShiftPanes:
         quiet = quiet[~self.series.is_whole()[quiet]]
         self._last_slot[quiet] = _NEVER
         self.series.free(quiet.tolist())
+
+    @property
+    def kept_from(self) -> int:
+        """First slot that is still of use."""
+        return self._stop - 2 * self._longest
 
     def shifts(self) -> dict[int, dict[tuple[Series, str], ScoreShift]]:
         """Per model index, the shift of each series and window that has rows enough on both sides."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streamcal.early.cohorts import BANDS, CohortCounts, CohortLayout, Cohorts
 from streamcal.early.delays import delay_quantile
@@ -12,9 +13,12 @@ from streamcal.early.estimate import early_estimate
 from streamcal.early.shift_panes import ShiftPanes
 from streamcal.snapshot import EarlyEstimate, LabelState, ScoreShift, Series, UnmatchedBand
 from streamcal.stats.aggregate_settings import WindowSpec
+from streamcal.stats.series import SeriesTable
 from streamcal.stream.arrivals import Accepted, Arrivals, Columns, LabelChanges, concatenate, taken
 from streamcal.stream.events import Names
 from streamcal.stream.rules import ModelRules
+
+Ints = NDArray[np.int64]
 
 __all__ = ["QUANTILES", "EarlySigns"]
 
@@ -38,6 +42,8 @@ class EarlySigns:
         Matured labels (of one class, for the estimate) below which nothing is said.
     """
 
+    STATE = ("_cohorts", "_shift")
+
     def __init__(
         self,
         names: Names,
@@ -55,6 +61,10 @@ class EarlySigns:
         self._cohorts: dict[int, Cohorts] = {}
         self._shift = ShiftPanes(names, cuts, max_segments, pane_ms, windows)
 
+    def state_child(self, _name: str, key: int) -> Cohorts:
+        """The cohorts of a model index."""
+        return self.of_model(key)
+
     @property
     def nbytes(self) -> int:
         """Bytes of all counts."""
@@ -66,6 +76,23 @@ class EarlySigns:
         if accepted is not None:
             self._shift.fold(accepted)
         self._count(accepted, labels, 1)
+
+    @property
+    def score_series(self) -> SeriesTable:
+        """Numbers of the series in the score windows."""
+        return self._shift.series
+
+    def add_cohorts(self, model: int, cohort: Ints, code: Ints, values: Ints) -> None:
+        """Count cells of cohorts, shape (n,) each."""
+        self.of_model(model).add(cohort, code, values)
+
+    def add_scores(self, slot: Ints, code: Ints, rows: Ints) -> None:
+        """Count cells of slots by the numbers of `score_series`, shape (n,) each."""
+        self._shift.add(slot, code, rows)
+
+    def kept_from(self, model: int) -> tuple[int, int]:
+        """First cohort and first slot that are still of use."""
+        return self.of_model(model).kept_from, self._shift.kept_from
 
     def withdraw(self, arrivals: Arrivals) -> None:
         """Take out predictions whose labels will be known elsewhere; scores seen were seen."""

@@ -1,4 +1,4 @@
-"""A part: the absolute counts of one source, in one pane, of some segments of one model; and its form on the counts topic.
+"""A part: the absolute counts of one source, in one pane, of some segments of one model; its form on the counts topic.
 
 A later part of the same key replaces an earlier one, never adds to it, so that reading one twice changes nothing. The
 key holds the claim of its author, because compaction keeps the last record of a key and not the best: of several claims

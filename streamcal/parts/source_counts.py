@@ -23,7 +23,7 @@ from streamcal.stats.counts import PLAIN, WEIGHTED, promote
 from streamcal.stats.layout import N_BINS
 from streamcal.stats.scored import score_kinds, scored_cells
 from streamcal.stats.series import SAFETY_FACTOR, SeriesTable
-from streamcal.stream.arrivals import Accepted, Columns, LabelChanges, concatenate, taken
+from streamcal.stream.arrivals import Columns, concatenate, taken
 from streamcal.stream.changes import RowChanges
 from streamcal.stream.events import Names
 from streamcal.stream.rules import ModelRules
@@ -227,7 +227,7 @@ class SourceCounts:
             cells = store.of_pane(pane)
         else:  # a version was noted, of predictions without a label so far
             cells = Cells(np.empty(0, dtype=np.int64), np.empty((0, PLAIN), dtype=np.int64))
-        series, code = np.divmod(cells.code, CODES[family]) if family in CODES else (np.zeros_like(cells.code), cells.code)
+        series, code = np.divmod(cells.code, CODES.get(family, np.iinfo(np.int64).max))
         chunk = self._chunks(series) if family in CODES else series
         for number in chunks:
             mine = chunk == number
@@ -285,6 +285,6 @@ def _by_model(parts: Sequence[Columns]) -> Iterator[tuple[int, Columns]]:
     """(model index, its rows)."""
     if not parts:
         return
-    columns: Accepted | LabelChanges = concatenate(parts)
+    columns: Columns = concatenate(parts)
     for model in np.unique(columns.model).tolist():
         yield model, taken(columns, np.flatnonzero(columns.model == model))

@@ -83,8 +83,10 @@ def _fill(part: Any, name: str, tree: Tree) -> None:
 
 
 def _written(value: Any) -> Tree:
+    if isinstance(value, np.generic):  # before float: a float64 is one
+        return value.item()
     if value is None or isinstance(value, (bool, int, float, str, bytes, np.ndarray)):
-        return value.item() if isinstance(value, np.generic) else value
+        return value
     if _has_state(value):
         return {_TAG: "part", "state": dump(value)}
     if isinstance(value, dict):
@@ -106,8 +108,6 @@ def _written_special(value: Any) -> Tree:
         return {_TAG: "tuple", "items": [_written(item) for item in value]}
     if isinstance(value, (set, frozenset)):
         return {_TAG: "set", "items": [_written(item) for item in value]}
-    if isinstance(value, np.generic):
-        return value.item()
     if is_dataclass(value) and _RECORDS.get(type(value).__name__) is type(value):
         held = {field.name: _written(getattr(value, field.name)) for field in fields(value)}
         return {_TAG: type(value).__name__, "fields": held}

@@ -8,6 +8,7 @@ of panes) is kept apart, by model.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +51,19 @@ class Aggregate:
         Model index to whether its labels are known at maturity only; decides which panes its fits read.
     """
 
+    STATE = (
+        "series",
+        "last_outcome_ms",
+        "_width",
+        "_panes",
+        "_windows",
+        "_presence",
+        "_everything",
+        "_periods",
+        "_retained_from",
+        "_fits",
+    )
+
     def __init__(
         self,
         settings: AggregateSettings,
@@ -69,6 +83,10 @@ class Aggregate:
         self._retained_from: int | None = None
         self._fits: dict[int, FitPanes] = {}
         self.last_outcome_ms: Ints = np.zeros(0, dtype=np.int64)
+
+    def state_child(self, name: str, key: Any) -> WindowTotal | FitPanes:
+        """The total of a window by its name, or the fits of a model index."""
+        return self._windows[key] if name == "_windows" else self.fits(key)
 
     @property
     def nbytes(self) -> int:
@@ -108,6 +126,43 @@ class Aggregate:
         self._fold_fits(changes, raw)
         self._fold_windows(changes, raw, served)
         return served
+
+    def add_window(self, pane: Ints, cells: Cells, present: tuple[Ints, Ints, Ints]) -> None:
+        """Count cells of panes, shape (n,), by the numbers of `series`; they may take away.
+
+        Parameters
+        ----------
+        present : three int64[S]
+            Series that have rows, also ones that a correction moved elsewhere; the pane of each; its latest outcome.
+        """
+        numbers, panes, last_ms = present
+        self._reserve()
+        np.maximum.at(self.last_outcome_ms, numbers, last_ms)
+        cells = self._widened(cells)
+        if self._retained_from is not None:
+            held, told = pane >= self._retained_from, panes >= self._retained_from
+            pane, cells = pane[held], Cells(cells.code[held], cells.values[held])
+            numbers, panes = numbers[told], panes[told]
+        self._presence.note(numbers, panes)
+        if len(pane):
+            panes, added = self._panes.add(pane, cells.code, cells.values)
+            for window in self._windows.values():
+                window.add(panes, added)
+            self._presence.enter(added)
+
+    def add_everything(self, cells: Cells) -> None:
+        """Count cells of whole models in the window of everything read."""
+        self._everything.add(self._widened(cells))
+
+    def add_fit(self, model: int, pane: Ints, cells: Cells) -> None:
+        """Count frozen cells of a model by bin, panes of shape (n,)."""
+        cells = self._widened(cells)
+        self.fits(model).add(pane, cells.code, cells.values)
+
+    @property
+    def retained_from(self) -> int | None:
+        """Panes below it are in no window any more; None before event time began."""
+        return self._retained_from
 
     def advance(self, event_time_ms: int) -> None:
         """Let every window end with the pane that holds the moment before `event_time_ms`.
@@ -213,10 +268,22 @@ class Aggregate:
             cells = Cells(cells.code[mine], cells.values[mine])
         self._everything.add(cells)
 
-    def _note(self, series: Ints, changes: RowChanges, pane: Ints, kept: NDArray[np.bool_]) -> None:
+    def _widened(self, cells: Cells) -> Cells:
+        """Cells with as many columns as all have here; the first weighted ones widen everything else."""
+        if cells.values.shape[1] == self._width:
+            return cells
+        if self._width == PLAIN:
+            self._promote()
+            return cells
+        return Cells(cells.code, promote(cells.values))
+
+    def _reserve(self) -> None:
         if len(self.last_outcome_ms) < len(self.series):
             room = max(len(self.series), 2 * len(self.last_outcome_ms)) - len(self.last_outcome_ms)
             self.last_outcome_ms = np.concatenate([self.last_outcome_ms, np.zeros(room, dtype=np.int64)])
+
+    def _note(self, series: Ints, changes: RowChanges, pane: Ints, kept: NDArray[np.bool_]) -> None:
+        self._reserve()
         new = changes.sign > 0
         # An outcome that no window holds any more still says that outcomes come.
         np.maximum.at(self.last_outcome_ms, series[0, new], changes.outcome_ms[new])

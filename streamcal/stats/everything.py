@@ -28,6 +28,8 @@ class Everything:
         a daemon must not end because it ran for a year.
     """
 
+    STATE = ("values", "_given_up")
+
     def __init__(self, width: int, *, bounded: bool) -> None:
         self.values: Ints = np.zeros((0, width), dtype=np.int64)
         self._bounded = bounded

@@ -31,6 +31,8 @@ class FitPanes:
         Panes of the fit window that have rows: pane, rows, positive rows; ascending.
     """
 
+    STATE = ("store", "rows", "_window", "_width", "_read_until")
+
     def __init__(self, width: int) -> None:
         self.store = PaneStore()
         self._window = WindowTotal(self.store, width)

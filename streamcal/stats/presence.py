@@ -32,6 +32,9 @@ class Presence:
         Its panes.
     """
 
+    STATE = ("_rows",)
+    """The panes, the window and the table of series have their own."""
+
     def __init__(self, series: SeriesTable, store: PaneStore, longest: WindowTotal, span: int) -> None:
         self._series = series
         self._store = store

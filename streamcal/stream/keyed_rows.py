@@ -77,7 +77,13 @@ class KeyedRows:
         """Rows as they lie, up to the last live one; row numbers are part of the state."""
         live = self.live()
         stop = int(live[-1]) + 1 if len(live) else 0
-        own = {"hi": self._hi, "lo": self._lo, "next": self._next, "prev": self._prev, "dead": self._dead}
+        own: dict[str, NDArray[Any]] = {
+            "hi": self._hi,
+            "lo": self._lo,
+            "next": self._next,
+            "prev": self._prev,
+            "dead": self._dead,
+        }
         return {
             "rows": {name: column[:stop] for name, column in own.items()},
             "columns": {name: column[:stop] for name, column in self.columns.items()},

@@ -1,6 +1,6 @@
 """One source: the same partition of both topics, decoded, joined, and told on.
 
-What is read of a log is first *taken in* (decoded, with each record's own watermark) and then *applied*. An intake holds
+What is read of a log is first *taken in* (decoded, with each record's own watermark), then *applied*. An intake holds
 everything that is applied, so that intakes written down and applied again lead to the same state: the join is a
 function of the two logs, however their records were batched and interleaved.
 """
@@ -180,7 +180,7 @@ class Source:
         self._named = (len(self.names.models), len(self.names.profiles))
 
     def take_in(self, topic: str, records: Sequence[Record], next_offset: int) -> Intake:
-        """Decode consecutive records of a log; nothing is applied yet, and it is to be applied before more is taken in."""
+        """Decode consecutive records of a log; to be applied before more of it is taken in."""
         clock = self._clocks[topic]
         batch = self._predictions.decode(records) if topic == "predictions" else self._outcomes.decode(records)
         place = np.searchsorted(batch.clock_row, batch.row, side="left")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +44,35 @@ class Tally:
         self._by_model: dict[str, NDArray[np.int64]] = {name: np.zeros(1, dtype=np.int64) for name in MODEL_COUNTERS}
         self.rejected: Counter[tuple[str, str]] = Counter()
         self._abandoned: Counter[int] = Counter()
+
+    def told(self) -> tuple[dict[str, int], dict[str, list[int]], list[tuple[str, str, int]]]:
+        """All counters: whole ones, those by model index, and (topic, reason, count) of what was rejected."""
+        by_model = {name: held.tolist() for name, held in self._by_model.items()}
+        return dict(self._whole), by_model, [(*key, count) for key, count in sorted(self.rejected.items())]
+
+    def clear(self) -> None:
+        """Begin at zero again, to be filled by `include`."""
+        self._whole.clear()
+        self._by_model = {name: np.zeros(1, dtype=np.int64) for name in MODEL_COUNTERS}
+        self.rejected.clear()
+
+    def include(
+        self,
+        whole: Mapping[str, int],
+        by_model: Mapping[str, Sequence[int]],
+        rejected: Iterable[tuple[str, str, int]],
+        models: Sequence[int],
+    ) -> None:
+        """Add what another tally `told`; `models` numbers its models here."""
+        self._whole.update(whole)
+        size = max(models, default=-1) + 1
+        for name, counts in by_model.items():
+            held = self._by_model[name]
+            if size > len(held):
+                held = self._by_model[name] = np.append(held, np.zeros(size - len(held), dtype=np.int64))
+            held[list(models)] += np.array([*counts, *[0] * len(models)][: len(models)], dtype=np.int64)
+        for topic, reason, count in rejected:
+            self.rejected[topic, reason] += count
 
     def abandon(self, model: NDArray[np.int32]) -> None:
         """Leave out of `pending` predictions whose partition went elsewhere, one entry of `model` each."""

@@ -1,0 +1,157 @@
+"""One partition's join made durable: read, commit, snapshot, take over.
+
+A commit is one delta: the intakes since the last one, with the offsets they lead to. Applied again after a snapshot they
+lead to the same state, because the join is a function of what was read. The order is: delta acknowledged (and not
+fenced), then parts and mark acknowledged on the counts topic, then the group's offsets, all before the next poll.
+A snapshot is taken only after parts were acknowledged, so whatever a takeover has to tell again is in its deltas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, Protocol
+
+from streamcal.errors import StateFormatError
+from streamcal.parts.mark import MarkKey, mark_of
+from streamcal.parts.part import StoredKey
+from streamcal.parts.source_counts import CountSettings, SourceCounts
+from streamcal.state.claimed_log import ClaimedLog, Restored
+from streamcal.state.packing import pack, unpack
+from streamcal.state.trees import dump, load
+from streamcal.stream.events import Record
+from streamcal.stream.source import Intake, Source, SourceSettings
+
+__all__ = ["CountsTopic", "Task"]
+
+STATE_FORMAT: Final = 1
+_LEAST_DELTA_BYTES: Final = 4_000_000
+"""Deltas of less than this are not worth a snapshot."""
+
+
+class CountsTopic(Protocol):
+    """Where parts and marks go."""
+
+    def publish(self, model: str | None, key: bytes, value: bytes | None) -> None:
+        """Append to the partition of a model, or to every partition (None); a value of None takes a key back."""
+        ...
+
+    def flush(self) -> None:
+        """Return once everything published is acknowledged; raises AppendUncertainError if that is not known."""
+        ...
+
+
+class Task:
+    """The source of one partition number under its claim.
+
+    Guarantee: what was told of on the counts topic is what a takeover at any moment leads to, or less.
+
+    Parameters
+    ----------
+    number : int
+        Partition number.
+    sources : SourceSettings
+    counts : CountSettings
+    log : ClaimedLog
+    """
+
+    def __init__(self, number: int, sources: SourceSettings, counts: CountSettings, log: ClaimedLog) -> None:
+        self.number = number
+        self.source = Source(sources)
+        self.counts = SourceCounts(counts, self.source.names, self.source.rules)
+        self._log = log
+        self._redo: list[Intake] = []
+        self._told = False
+        self._delta_bytes = 0
+        self._snapshot_bytes = 0
+
+    def take_over(self, about: bytes) -> Iterator[Restored]:
+        """Claim the state and take it up; yields progress, and is done when exhausted. Raises as `ClaimedLog.take_over`."""
+        restored = Restored()
+        for restored in self._log.take_over(about):
+            yield restored
+        if restored.snapshot is not None:
+            self._load(unpack(restored.snapshot))
+            self._snapshot_bytes = len(restored.snapshot)
+        for delta in restored.deltas:
+            self._apply(unpack(delta))
+            self._delta_bytes += len(delta)
+            yield restored
+
+    @property
+    def offsets(self) -> dict[str, int]:
+        """Next record of each topic; a topic of which nothing was read is not there."""
+        return self.source.offsets
+
+    @property
+    def changed(self) -> bool:
+        """Whether there is anything to commit."""
+        return bool(self._redo) or not self._told
+
+    def read(self, topic: str, records: Sequence[Record], next_offset: int) -> Intake:
+        """Join consecutive records of a topic."""
+        return self._join(self.source.take_in(topic, records, next_offset))
+
+    def advance(self, topic: str, to_ms: int) -> None:
+        """Move the watermark of an idle log."""
+        self._join(self.source.advance_in(topic, to_ms))
+
+    def commit(self, topic: CountsTopic) -> None:
+        """Make everything read durable and tell of it.
+
+        Raises
+        ------
+        FencedError, AppendUncertainError
+            This task is not ours any more, or may not be: drop it.
+        """
+        if self._redo:
+            self._write_delta()
+        elif self._told:
+            return
+        self._tell(topic)
+        if self._delta_bytes >= max(_LEAST_DELTA_BYTES, self._snapshot_bytes):
+            self.snapshot()
+
+    def snapshot(self) -> None:
+        """Write the whole state down; only right after a commit."""
+        state = pack({"format": STATE_FORMAT, "source": dump(self.source), "counts": dump(self.counts)})
+        self._log.snapshot(state)
+        self._delta_bytes, self._snapshot_bytes = 0, len(state)
+
+    def _join(self, intake: Intake) -> Intake:
+        self.source.apply(intake)
+        self.counts.fold(self.source.take())
+        self._redo.append(intake)
+        return intake
+
+    def _write_delta(self) -> None:
+        delta = pack({"format": STATE_FORMAT, "intakes": [intake.to_tree() for intake in self._redo]})
+        self._log.append(delta)
+        self._redo = []
+        self._delta_bytes += len(delta)
+
+    def _tell(self, topic: CountsTopic) -> None:
+        for key, part in self.counts.changed():
+            topic.publish(key.model, StoredKey(key, self.number, self._log.claim).to_bytes(), part.to_bytes())
+        topic.publish(None, MarkKey(self.number, self._log.claim).to_bytes(), mark_of(self.source).to_bytes())
+        topic.flush()
+        self.counts.settle(self.source.watermarks)
+        self._told = True
+
+    def _load(self, state: dict[str, Any]) -> None:
+        _check_format(state)
+        load(self.source, state["source"])
+        load(self.counts, state["counts"])
+
+    def _apply(self, delta: dict[str, Any]) -> None:
+        _check_format(delta)
+        for tree in delta["intakes"]:
+            self.source.apply(Intake.from_tree(tree))
+            self.counts.fold(self.source.take())
+
+
+def _check_format(tree: dict[str, Any]) -> None:
+    if tree.get("format") != STATE_FORMAT:
+        raise StateFormatError(
+            f"the state is in format {tree.get('format')!r}, this release knows {STATE_FORMAT}",
+            hint="Run the release that wrote it, or rebuild the state.",
+        )
