@@ -1,6 +1,6 @@
 """One partition's join made durable: read, commit, snapshot, take over.
 
-A commit is one delta: the intakes since the last one, with the offsets they lead to. Applied again after a snapshot they
+A commit is one delta: the intakes since the last one, with the offsets they lead to. Applied after a snapshot they
 lead to the same state, because the join is a function of what was read. The order is: delta acknowledged (and not
 fenced), then parts and mark acknowledged on the counts topic, then the group's offsets, all before the next poll.
 A snapshot is taken only after parts were acknowledged, so whatever a takeover has to tell again is in its deltas.
@@ -65,7 +65,7 @@ class Task:
         self._snapshot_bytes = 0
 
     def take_over(self, about: bytes) -> Iterator[Restored]:
-        """Claim the state and take it up; yields progress, and is done when exhausted. Raises as `ClaimedLog.take_over`."""
+        """Claim the state and take it up; yields progress, done when exhausted. Raises as `ClaimedLog.take_over`."""
         restored = Restored()
         for restored in self._log.take_over(about):
             yield restored

@@ -176,8 +176,8 @@ class _Reading:
         return StateLostError(
             f"the state has a gap: {what}",
             where=self._where,
-            hint="Someone deleted records of this topic, by hand or by its retention (it must be unlimited). Counts since "
-            "then cannot be vouched for: `streamcal state reset` begins anew, `streamcal state rebuild` reads the inputs again.",
+            hint="Someone deleted records of this topic, by hand or by its retention (it must be unlimited). Begin anew "
+            "with `streamcal state reset`, or read the inputs again with `streamcal state rebuild`.",
         )
 
 
@@ -233,7 +233,7 @@ class ClaimedLog:
             raise StateLostError(
                 f"the state is gone: nothing is left before offset {self.claim}",
                 where=self._where,
-                hint="`streamcal state reset` begins anew, `streamcal state rebuild` reads the inputs again.",
+                hint="Begin anew with `streamcal state reset`, or read the inputs again with `streamcal state rebuild`.",
             )
         yield reading.restored
 
