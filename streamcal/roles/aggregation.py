@@ -1,0 +1,154 @@
+"""The aggregator made durable: what all sources told goes in, maps and pictures come out.
+
+It reads the counts topic in order and remembers how far. Its decisions are a function of what is final there, so that
+whoever takes over from the last snapshot decides the same again. A decision is written down (a snapshot) before its map
+is published, and the maps in force are published again at a takeover: so a map that anyone saw is never forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final
+
+from streamcal.aggregator import Aggregator
+from streamcal.errors import StateFormatError
+from streamcal.maps.loop import PublishMap
+from streamcal.parts.mark import Mark, MarkKey
+from streamcal.parts.merge import Merge
+from streamcal.parts.part import Part, StoredKey
+from streamcal.parts.source_counts import CountSettings
+from streamcal.roles.task import CountsTopic
+from streamcal.settings import EngineSettings
+from streamcal.snapshot import Snapshot
+from streamcal.state.claimed_log import ClaimedLog, Restored
+from streamcal.state.packing import pack, unpack
+from streamcal.state.trees import dump, load
+from streamcal.stream.events import Names
+from streamcal.stream.tally import Tally
+from streamcal.stream.watermark import BEGINNING
+
+__all__ = ["Aggregation", "CountsRecord"]
+
+STATE_FORMAT: Final = 1
+_LEAST_READ_BYTES: Final = 4_000_000
+"""So much is read again in a moment; less is not worth a snapshot."""
+
+CountsRecord = tuple[int, bytes | None, bytes | None]
+"""Offset, key and value of a record of the counts topic."""
+Publish = Callable[[Sequence[PublishMap]], None]
+"""Appends map documents to the maps topic; returns once they are acknowledged."""
+
+
+class Aggregation:
+    """One partition of the counts topic under its claim.
+
+    Parameters
+    ----------
+    settings : EngineSettings
+    counts : CountSettings
+    sources : int
+        Partitions of the input topics.
+    log : ClaimedLog
+
+    Attributes
+    ----------
+    position : int or None
+        Offset of the next record of the counts topic; None: the first that is kept.
+    names, tally, aggregator
+    """
+
+    STATE = ("position", "aggregator", "_merge")
+
+    def __init__(self, settings: EngineSettings, counts: CountSettings, sources: int, log: ClaimedLog) -> None:
+        self.names = Names(settings.dimensions)
+        self.tally = Tally()
+        self.aggregator = Aggregator(settings, self.names, self.tally)
+        self.position: int | None = None
+        self._merge = Merge(self.aggregator, counts, sources, self.tally)
+        self._log = log
+        self._read_bytes = 0
+        self._snapshot_bytes = 0
+        self._fresh = True
+
+    def take_over(self, about: bytes) -> Iterator[Restored]:
+        """Claim the state and take it up; yields progress. Raises as `ClaimedLog.take_over`."""
+        restored = Restored()
+        for restored in self._log.take_over(about):  # noqa: B007, the last one is used
+            yield restored
+        if restored.snapshot is not None:
+            state = unpack(restored.snapshot)
+            if state.get("format") != STATE_FORMAT:
+                raise StateFormatError(
+                    f"the state of the aggregator is in format {state.get('format')!r}, this release knows {STATE_FORMAT}",
+                    hint="Run the release that wrote it, or rebuild the state.",
+                )
+            load(self, state["state"])
+            self._snapshot_bytes = len(restored.snapshot)
+            self._fresh = False
+
+    @property
+    def fresh(self) -> bool:
+        """Whether nobody aggregated before: then the maps published are to be adopted."""
+        return self._fresh
+
+    def take(self, records: Iterable[CountsRecord]) -> None:
+        """Take in records of the counts topic, in order."""
+        for offset, key, value in records:
+            self.position = offset + 1
+            if key is None or value is None:
+                continue
+            self._read_bytes += len(value)
+            marked = MarkKey.from_bytes(key)
+            if marked is None:
+                self._merge.part(StoredKey.from_bytes(key), Part.from_bytes(value))
+            else:
+                self._merge.mark(marked, Mark.from_bytes(value))
+
+    def settle(self, publish: Publish, topic: CountsTopic) -> None:
+        """Let everything follow from what was taken in; decisions are durable before anyone sees them.
+
+        Raises
+        ------
+        FencedError, AppendUncertainError
+            This role is not ours any more, or may not be: drop it.
+        """
+        self._merge.settle()
+        commands = self.aggregator.take_commands()
+        if commands or self._read_bytes >= max(_LEAST_READ_BYTES, self._snapshot_bytes):
+            self.snapshot()
+        if commands:
+            publish(commands)
+        self._take_back(topic)
+
+    def republish(self, publish: Publish) -> None:
+        """Publish the maps in force once more, after a takeover: the owner before may have died in between."""
+        standing = [command for loop in self.aggregator.loops.values() for command in loop.standing()]
+        if standing:
+            publish(standing)
+
+    def snapshot(self) -> None:
+        """Write the whole state down."""
+        state = pack({"format": STATE_FORMAT, "state": dump(self)})
+        self._log.snapshot(state)
+        self._read_bytes, self._snapshot_bytes = 0, len(state)
+
+    def picture(self, lag: dict[tuple[str, int], int]) -> Snapshot:
+        """The immutable picture of this moment."""
+        marks = self._merge.marks
+        return self.aggregator.snapshot(
+            outcomes_ms=min((mark.watermarks[1] for mark in marks.values()), default=BEGINNING),
+            watermarks=dict(self._merge.watermarks()),
+            lag=lag,
+            pending_bytes=sum(mark.pending_bytes for mark in marks.values()),
+        )
+
+    def _take_back(self, topic: CountsTopic) -> None:
+        stale: list[Any] = self._merge.take_stale()
+        for key in stale:
+            topic.publish(_model_of(key), key, None)
+        if stale:
+            topic.flush()
+
+
+def _model_of(key: bytes) -> str | None:
+    return None if MarkKey.from_bytes(key) is not None else StoredKey.from_bytes(key).part.model
