@@ -36,6 +36,7 @@ from streamcal.runtime.config_sections import (
     Serve,
     Windows,
 )
+from streamcal.runtime.config_transform import Transform
 from streamcal.runtime.yaml_reader import Problem, YamlMapping, read_yaml
 
 __all__ = ["DEFAULT_MODEL", "Config", "ModelSettings", "load_config"]
@@ -86,6 +87,7 @@ class Config(Section):
     maps: Maps = Maps()
     models: Annotated[Mapping[Text, ModelOverrides], BeforeValidator(empty_if_null)] = Field(default_factory=dict)
     serve: Serve = Serve()
+    transform: Transform = Transform()
 
     @model_validator(mode="before")
     @classmethod
