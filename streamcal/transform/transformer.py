@@ -11,13 +11,15 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Literal, Self, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamcal.transform.following import Following, StaleRule, View
+from streamcal.transform.scores import checked
 from streamcal.transform.source import MapSource
 from streamcal.transform.status import NO_MAP, TransformerStatus
 from streamcal.transform.table import Entry, MapTable
@@ -26,9 +28,6 @@ if TYPE_CHECKING:  # loaded by whoever has keys
     from streamcal.maps.signing import Verifier
 
 __all__ = ["CalibrationTransformer"]
-
-_EXCESS: Final = 1e-6
-"""By how much a score may leave [0, 1] and still be taken as rounding, as for scores in the topics."""
 
 Floats = NDArray[np.float64]
 
@@ -143,6 +142,63 @@ class CalibrationTransformer:
             return entry.compiled.apply_one(score, segments), entry.version
         return _transform_any(score, view, entry, segments)
 
+    def transform_classes(
+        self,
+        scores: Mapping[str, ArrayLike] | ArrayLike,
+        model: str = "default",
+        classes: Sequence[str] | None = None,
+        segments: Mapping[str, Any] | None = None,
+    ) -> tuple[dict[str, Any] | Floats, dict[str, int]]:
+        """Calibrate the scores of several classes, each against the rest; the results sum to 1.
+
+        The map of class ``c`` is that of the model ``<model>/<c>``; a class without one keeps its score, divided by
+        the row's sum. All classes of a call are served by one state of the maps.
+
+        Parameters
+        ----------
+        scores : mapping or array_like
+            Class to a score, or to an array of one shape for all; or an array whose last axis is the classes. In
+            [0, 1]; divided by their sum first.
+        model : str
+        classes : sequence of str, optional
+            Names along the last axis; needed for an array. For a mapping, the classes it must have.
+        segments : mapping, optional
+            Dimension to the value all rows share, or to one value per row.
+
+        Returns
+        -------
+        calibrated : dict or float64 array
+            As the scores.
+        map_versions : dict
+            Class to the version of its map, `NO_MAP` (0) where there was none.
+
+        Raises
+        ------
+        ValueError
+            If classes are missing, repeated or too many, shapes differ, a score is not a finite number in [0, 1], or
+            a row's scores are all 0.
+
+        Examples
+        --------
+        >>> from streamcal.transform import MemorySource
+        >>> with CalibrationTransformer(MemorySource()) as transformer:
+        ...     transformer.transform_classes({"cat": 0.75, "dog": 0.75})
+        ({'cat': 0.5, 'dog': 0.5}, {'cat': 0, 'dog': 0})
+        """
+        # Loaded here: whoever has one score per prediction does not need it.
+        from streamcal.maps.classes import class_model, serve_classes  # noqa: PLC0415
+        from streamcal.transform.classes import class_scores  # noqa: PLC0415
+
+        view = self._following.view
+        given = class_scores(scores, classes)
+        entries = [view.entries.get(class_model(model, name)) for name in given.names]
+        columns = serve_classes(given.columns, [_applied(entry, segments) for entry in entries])
+        for entry in entries:
+            count = view.count_unmapped if entry is None else entry.tally
+            count(columns[0].size)
+        versions = [NO_MAP if entry is None else entry.version for entry in entries]
+        return given.answer(columns), dict(zip(given.names, versions, strict=True))
+
     # -- what is in force -------------------------------------------------------------------------------------
 
     @property
@@ -187,7 +243,7 @@ class CalibrationTransformer:
 def _transform_any(
     score: float | ArrayLike, view: View, entry: Entry | None, segments: Mapping[str, Any] | None
 ) -> tuple[float | Floats, int]:
-    scores = _checked(score)
+    scores = checked(score)
     served: Any
     if entry is None:
         view.count_unmapped(scores.size)
@@ -202,20 +258,7 @@ def _transform_any(
     return served, entry.version
 
 
-def _checked(score: float | ArrayLike) -> Floats:
-    """Scores as float64 in [0, 1], perhaps the array given; raises ValueError with the first value that is none."""
-    given = np.asarray(score)
-    if given.dtype.kind not in "fiu":
-        raise ValueError(f"score {score!r} is not a number")
-    scores: Floats = given.astype(np.float64, copy=False)
-    if not scores.size:
-        return scores
-    lowest, highest = scores.min(), scores.max()
-    if lowest >= 0.0 and highest <= 1.0:
-        return scores
-    # NaN is the minimum of whatever holds one, and fails every comparison.
-    if not (lowest >= -_EXCESS and highest <= 1.0 + _EXCESS):
-        good = (scores >= -_EXCESS) & (scores <= 1.0 + _EXCESS)
-        raise ValueError(f"score {float(scores[~good].flat[0])!r} is not in [0, 1]")
-    clipped: Floats = np.minimum(np.maximum(scores, 0.0), 1.0)
-    return clipped
+def _applied(entry: Entry | None, segments: Mapping[str, Any] | None) -> Callable[[Floats], Floats] | None:
+    if entry is None:
+        return None
+    return entry.apply if entry.compiled is None else partial(entry.compiled.apply, segments=segments)
