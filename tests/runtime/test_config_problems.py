@@ -172,8 +172,10 @@ def test_an_unknown_key_like_no_other_is_told_all_there_are(problems):
         ("models: [x]", "models"),
         ("serve: {port: -1}", "serve.port"),
         ("serve: {port: 65536}", "serve.port"),
-        ("serve: {tls_key_file: k}", "serve.tls_key_file"),
-        ("serve: {tls_cert_file: c}", "serve.tls_cert_file"),
+        ("serve: {tls_key_file: k}", "serve.tls_cert_file"),
+        ("serve: {tls_cert_file: c}", "serve.tls_key_file"),
+        ("serve: {allowed_hosts: ['https://x']}", "serve.allowed_hosts.0"),
+        ("serve: {allowed_hosts: ['a', 'x:443']}", "serve.allowed_hosts.1"),
     ],
 )
 def test_a_wrong_value_is_refused_under_its_key(problems, text, key):
@@ -243,8 +245,6 @@ def test_files_of_connections_are_opened_only_for_a_service_and_never_named(prob
     load_config(tmp_path / "c.yaml", environ={}, require_kafka=False)
 
 
-@pytest.mark.parametrize(
-    ("environ", "key"),
 @pytest.mark.parametrize("key", ["sasl_password", "ssl_password"])
 @pytest.mark.parametrize("written", ["'s3cret'", "[s3cret]", "735735"])
 @pytest.mark.parametrize("way", ["file", "section"])
@@ -278,6 +278,8 @@ def test_each_mechanism_has_its_own_keys(problems, mechanism, further, key, text
     assert text in problems(f"kafka: {{security: {security}}}")[f"kafka.security.{key}"]
 
 
+@pytest.mark.parametrize(
+    ("environ", "key"),
     [
         ({"STREAMCAL_JOIN__HORZION": "1h"}, "join.horzion"),
         ({"STREAMCAL_KAFA__X": "1"}, "kafa"),
