@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from kafka_settings import SETTINGS, NoBrokerError, free_ports
+from kafka_watch import Watch
 
 __all__ = ["JavaBroker", "cached_jars", "java_command"]
 
@@ -45,22 +46,48 @@ class JavaBroker:
         Empty folder for data, settings and ``broker.log``.
     settings : mapping
         Broker settings over the ones above.
+    further : mapping
+        Listeners beside the plain one, by name: the security protocol of each.
+    host : str
+        Loopback name that the further listeners advertise.
+
+    Attributes
+    ----------
+    addresses : dict
+        ``host:port`` of each further listener.
     """
 
     ours = True
 
-    def __init__(self, java: str, jars: Path, folder: Path, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        java: str,
+        jars: Path,
+        folder: Path,
+        settings: Mapping[str, str] | None = None,
+        *,
+        further: Mapping[str, str] | None = None,
+        host: str = "127.0.0.1",
+    ) -> None:
         self.folder = folder
         self.log = folder / "broker.log"
         self._java = [java, "-Xmx512m", "-XX:+UseSerialGC", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
         self._java += ["-Dorg.slf4j.simpleLogger.log.kafka.server.KafkaRaftServer=info", "-cp", f"{jars}/*"]
         self._properties = folder / "server.properties"
         self._process: subprocess.Popen[bytes] | None = None
-        client, controller = free_ports(2)
+        self._watch: Watch | None = None
+        further = further or {}
+        client, controller, *ports = free_ports(2 + len(further))
         self.bootstrap = f"127.0.0.1:{client}"
+        self.addresses = {name: f"{host}:{port}" for name, port in zip(further, ports, strict=True)}
+        more = "".join(f",{name}://127.0.0.1:{port}" for name, port in zip(further, ports, strict=True))
+        protocols = "".join(f",{name}:{protocol}" for name, protocol in further.items())
         listeners = {
-            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://127.0.0.1:{controller}",
-            "advertised.listeners": f"PLAINTEXT://{self.bootstrap}",
+            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://127.0.0.1:{controller}{more}",
+            "advertised.listeners": ",".join(
+                [f"PLAINTEXT://{self.bootstrap}", *(f"{name}://{address}" for name, address in self.addresses.items())]
+            ),
+            "listener.security.protocol.map": SETTINGS["listener.security.protocol.map"] + protocols,
             "controller.quorum.voters": f"1@127.0.0.1:{controller}",
             "log.dirs": str(folder / "data"),
         }
@@ -95,6 +122,7 @@ class JavaBroker:
                 stderr=log,
                 start_new_session=True,
             )
+        self._watch = Watch(self._process.pid)
         self._wait_until_started(self._process, mark)
 
     def stop(self) -> None:
@@ -147,6 +175,9 @@ class JavaBroker:
             self._process.kill()
             self._process.wait()
         self._process = None
+        if self._watch is not None:
+            self._watch.close()
+            self._watch = None
 
 
 def java_command() -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -16,10 +16,11 @@ from streamcal.cli.stopping import StopRequest
 from streamcal.errors import ServeError
 
 if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
     from streamcal.runtime.config import Config
     from streamcal.runtime.demo import Demo
     from streamcal.serve.http import HttpServer
-    from streamcal.serve.routes import Route
     from streamcal.snapshot import ModelSnapshot, Snapshot
 
 __all__ = ["demo"]
@@ -35,7 +36,9 @@ def demo(
     config: ConfigOption = None,
     port: Annotated[
         int | None,
-        typer.Option(min=0, max=65535, help="Port of /metrics. Default: serve.port or the next free one."),
+        typer.Option(
+            min=0, max=65535, help="Port of the status page and /metrics. Default: serve.port or the next free one."
+        ),
     ] = None,
     speed: Annotated[
         float | None,
@@ -60,11 +63,11 @@ def demo(
         folder = flights_folder()
         settings = configuration(config or folder / "config.yaml", kafka=False)
         running = Demo(settings, read_flights(folder), days_per_second=speed)
-        with _server(running.routes, settings, port) as server:
+        with _server(running.app, settings, port) as server:
             last = _show(running, settings, server.url, stop)
             _print_summary(last, running.maps_published)
             if not stop.made and (serve or sys.stdout.isatty()):
-                typer.echo(f"still serving {server.url}/metrics; Ctrl-C ends it")
+                typer.echo(f"still serving {server.url}; Ctrl-C ends it")
                 while not stop.made:
                     time.sleep(_LOOK_S)
 
@@ -78,7 +81,7 @@ def _show(running: Demo, config: Config, url: str, stop: StopRequest) -> ModelSn
     horizon_ms = config.model(DEFAULT_MODEL).horizon_ms
     last: ModelSnapshot | None = None
 
-    with MonthTable(title=f"flights of 2013; figures at {url}/metrics") as table:
+    with MonthTable(title=f"flights of 2013; status page {url}") as table:
 
         def picture(snapshot: Snapshot) -> None:
             nonlocal last
@@ -121,16 +124,16 @@ def _day(time_ms: int | None) -> str:
     return "" if time_ms is None else datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%d")
 
 
-def _server(table: Mapping[str, Route], config: Config, port: int | None) -> HttpServer:
+def _server(app: ASGIApp, config: Config, port: int | None) -> HttpServer:
     """Serve on `port`, or on the configured one, or on the first free one after it."""
-    from streamcal.serve.http import HttpServer
+    from streamcal.runtime.serving import http_server
 
     host, first = config.serve.host, config.serve.port
     if port is not None:
-        return HttpServer(table, host, port)
+        return http_server(app, config.serve, port)
     for number in range(first, min(first + _PORTS, 65536)):
         try:
-            server = HttpServer(table, host, number)
+            server = http_server(app, config.serve, number)
         except ServeError as error:
             if not isinstance(error.__cause__, OSError) or error.__cause__.errno != errno.EADDRINUSE:
                 raise

@@ -36,6 +36,8 @@ from streamcal.runtime.config_sections import (
     Serve,
     Windows,
 )
+from streamcal.runtime.config_security import SECRET_KEYS
+from streamcal.runtime.config_transform import Transform
 from streamcal.runtime.yaml_reader import Problem, YamlMapping, read_yaml
 
 __all__ = ["DEFAULT_MODEL", "Config", "ModelSettings", "load_config"]
@@ -86,6 +88,7 @@ class Config(Section):
     maps: Maps = Maps()
     models: Annotated[Mapping[Text, ModelOverrides], BeforeValidator(empty_if_null)] = Field(default_factory=dict)
     serve: Serve = Serve()
+    transform: Transform = Transform()
 
     @model_validator(mode="before")
     @classmethod
@@ -195,7 +198,7 @@ def load_config(path: Path | None, *, environ: Mapping[str, str], require_kafka:
         The file cannot be read, or anything in it is wrong; every problem is listed.
     """
     document = YamlMapping({}) if path is None else read_yaml(path)
-    values = override(document, environ, Config.model_fields)
+    values = override(document, environ, Config.model_fields, SECRET_KEYS)
     problems = list(values.problems)
     if require_kafka:
         problems += _missing_for_kafka(values)

@@ -7,21 +7,18 @@ import math
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, ValidationInfo, field_validator
 
-from streamcal.errors import ConfigError
 from streamcal.runtime.config_fields import (
     PositiveSpan,
     Section,
-    ServiceFile,
     Text,
     empty_if_null,
-    only,
     problems_below,
 )
+from streamcal.runtime.config_security import KafkaSecurity, security_problems
 from streamcal.runtime.durations import parse_duration
 
 __all__ = ["Kafka", "KafkaSecurity", "Topics"]
@@ -59,74 +56,6 @@ _FORBIDDEN: Final[Mapping[str, str]] = {
     "socket_options": _OBJECT,
 }
 _SECURITY_KEY: Final = re.compile(r"(?:sasl|ssl|security)_")
-
-_CLIENT_NAMES: Final = {"sasl_username": "sasl_plain_username"}
-_CLIENT_SECRETS: Final = {"sasl_password_file": "sasl_plain_password", "ssl_password_file": "ssl_password"}
-"""Keys whose name in kafka-python is not Kafka's own."""
-
-
-class KafkaSecurity(Section):
-    """How to authenticate; names are Kafka's own, secrets are files."""
-
-    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
-    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = None
-    sasl_username: Text | None = None
-    sasl_password_file: ServiceFile | None = None
-    ssl_cafile: ServiceFile | None = None
-    ssl_certfile: ServiceFile | None = None
-    ssl_keyfile: ServiceFile | None = None
-    ssl_password_file: ServiceFile | None = None
-    ssl_crlfile: ServiceFile | None = None
-    ssl_ciphers: Text | None = None
-    ssl_check_hostname: bool = True
-
-    def client_options(self) -> dict[str, object]:
-        """Options for a kafka-python client, with the secrets read from their files.
-
-        Raises
-        ------
-        ConfigError
-            A secret file cannot be read.
-        """
-        options: dict[str, object] = {}
-        problems: list[tuple[str, str]] = []
-        for name in type(self).model_fields:
-            value = getattr(self, name)
-            if value is None:
-                continue
-            if name in _CLIENT_SECRETS:
-                try:
-                    options[_CLIENT_SECRETS[name]] = value.read_text(encoding="utf-8").rstrip("\r\n")
-                except (OSError, UnicodeDecodeError) as error:
-                    reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-                    problems.append((f"kafka.security.{name}", f"the file cannot be read: {reason}"))
-            else:
-                options[_CLIENT_NAMES.get(name, name)] = str(value) if isinstance(value, Path) else value
-        if problems:
-            raise ConfigError(problems)
-        return options
-
-
-def _security_problems(security: KafkaSecurity) -> list[tuple[str, str]]:
-    protocol = security.security_protocol
-    given = {name for name in type(security).model_fields if name[:4] in {"sasl", "ssl_"} and _is_given(security, name)}
-    problems = []
-    if not protocol.startswith("SASL_"):
-        used = sorted(name for name in given if name.startswith("sasl"))
-        problems += [(name, f"has no effect with security_protocol {protocol}; use SASL_SSL") for name in used]
-    else:
-        needed = ("sasl_mechanism", "sasl_username", "sasl_password_file")
-        problems += [(name, f"is required with security_protocol {protocol}") for name in needed if name not in given]
-    if not protocol.endswith("SSL"):
-        used = sorted(name for name in given if name.startswith("ssl"))
-        problems += [(name, f"has no effect with security_protocol {protocol}; use SSL or SASL_SSL") for name in used]
-    if "ssl_keyfile" in given and "ssl_certfile" not in given:
-        problems.append(("ssl_certfile", "is required with ssl_keyfile"))
-    return problems
-
-
-def _is_given(security: KafkaSecurity, name: str) -> bool:
-    return bool(getattr(security, name) != type(security).model_fields[name].default)
 
 
 def _servers(value: Any) -> Any:
@@ -225,6 +154,8 @@ class Kafka(Section):
     group_instance_id: Text | None = None
     start_from: Annotated[Text, AfterValidator(_start)] = "latest"
     commit_interval: PositiveSpan = parse_duration("1s")
+    create_topics: bool = True
+    replication_factor: Annotated[int, Field(ge=1, le=32767)] | None = None
     security: KafkaSecurity = KafkaSecurity()
     consumer: PassThrough = Field(default_factory=dict)
     producer: PassThrough = Field(default_factory=dict)
@@ -237,7 +168,7 @@ class Kafka(Section):
     @field_validator("security")
     @classmethod
     def _is_consistent(cls, value: KafkaSecurity) -> KafkaSecurity:
-        if problems := _security_problems(value):
+        if problems := security_problems(value):
             raise problems_below(problems)
         return value
 
@@ -263,7 +194,7 @@ class Topics(Section):
     maps: TopicName = "streamcal.maps"
     counts: TopicName | None = None
     state: TopicName | None = None
-    dead_letter: Annotated[TopicName | None, AfterValidator(only(None))] = None
+    dead_letter: TopicName | None = None
 
     @field_validator("outcomes", "maps", "counts", "state", "dead_letter")
     @classmethod

@@ -58,9 +58,30 @@ class Values:
         self._origins = {known: at for known, at in self._origins.items() if known[: len(path)] != path}
         self._origins[path] = origin
 
+    def refuse_unless_from(self, path: KeyPath, name: str) -> None:
+        """Make `path` a problem, and forget its value, unless it is absent, null or from the variable `name`."""
+        mapping: Any = self.tree
+        for part in path[:-1]:
+            mapping = mapping.get(part) if isinstance(mapping, Mapping) else None
+        held = mapping.get(path[-1]) if isinstance(mapping, Mapping) else None
+        if held is None or self.origin(path) == name:
+            return
+        text = f"is a secret; set {name}, or name a file in {path[-1]}_file ({self.origin(path)})"
+        self.problems.append((".".join(path), text))
+        self.put(path, None, self.origin(path))
 
-def override(document: YamlMapping, environ: Mapping[str, str], sections: Collection[str]) -> Values:
-    """The values of `document` with those of `environ` over them, shorter paths first."""
+
+def override(
+    document: YamlMapping,
+    environ: Mapping[str, str],
+    sections: Collection[str],
+    secrets: Collection[KeyPath] = (),
+) -> Values:
+    """The values of `document` with those of `environ` over them, shorter paths first.
+
+    The keys `secrets` are taken from a variable of their own, as they are and not as YAML; anywhere else they are a
+    problem, which does not repeat them.
+    """
     values = Values(document)
     found = []
     for name, text in environ.items():
@@ -69,9 +90,11 @@ def override(document: YamlMapping, environ: Mapping[str, str], sections: Collec
             found.append((_as_written(path, values.tree), name, text))
     for path, name, text in sorted(found, key=lambda one: (len(one[0]), one)):
         try:
-            values.put(path, parse_value(text), name)
+            values.put(path, text if path in secrets else parse_value(text), name)
         except ValueError as error:
             values.problems.append((".".join(path), f"{error} ({name})"))
+    for path in secrets:
+        values.refuse_unless_from(path, variable_name(path))
     return values
 
 

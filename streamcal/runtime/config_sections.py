@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Sequence
 from typing import Annotated, Any, Final, Literal
@@ -285,14 +286,34 @@ def _hosts(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
+_PORT_OR_PATH: Final = re.compile(r"[/\s@?#*]|:\d+$")
+
+
+def _host_name(value: str) -> str:
+    """A name as browsers send it, without scheme and port."""
+    if _PORT_OR_PATH.search(value):
+        raise ValueError("must be a name alone, like streamcal.example.org: no scheme, port, path or wildcard")
+    return value
+
+
+HostName = Annotated[Text, AfterValidator(_host_name)]
+
+
 class Serve(Section):
-    """Where the HTTP side listens."""
+    """Where the HTTP side listens, and whom it answers."""
 
     host: Text = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535)] = 9871
-    allowed_hosts: Annotated[
-        tuple[Text, ...], Field(strict=False), BeforeValidator(_hosts), AfterValidator(only(()))
-    ] = ()
-    admin_token_file: Annotated[ServiceFile | None, AfterValidator(only(None))] = None
-    tls_cert_file: Annotated[ServiceFile | None, AfterValidator(only(None))] = None
-    tls_key_file: Annotated[ServiceFile | None, AfterValidator(only(None))] = None
+    allowed_hosts: Annotated[tuple[HostName, ...], Field(strict=False), BeforeValidator(_hosts)] = ()
+    admin_token_file: ServiceFile | None = None
+    tls_cert_file: ServiceFile | None = None
+    tls_key_file: ServiceFile | None = None
+
+    @model_validator(mode="after")
+    def _has_both_or_neither(self) -> Serve:
+        given = {"tls_cert_file": self.tls_cert_file, "tls_key_file": self.tls_key_file}
+        missing = [name for name, path in given.items() if path is None]
+        if len(missing) == 1:
+            other = next(name for name in given if name not in missing)
+            raise problems_below([(missing[0], f"is needed beside serve.{other}")])
+        return self

@@ -20,12 +20,8 @@ from streamcal.runtime.config import Config
 from streamcal.runtime.logging_setup import configure_logging, relay_client_warnings
 from streamcal.runtime.logs.kafka import KafkaLog
 from streamcal.runtime.loop import Readers, Runtime
+from streamcal.runtime.serving import http_application, http_server
 from streamcal.runtime.wiring import engine_settings
-from streamcal.serve.exporter import BuildInfo, Exporter, ProcessCollector
-from streamcal.serve.http import HttpServer
-from streamcal.serve.metrics import ExportSettings
-from streamcal.serve.routes import routes
-from streamcal.stats.layout import LAYOUT_ID
 
 __all__ = ["run"]
 
@@ -55,13 +51,10 @@ def run(config: Config) -> None:
     configure_logging(sys.stdout)
     readers = Readers()
     relay_client_warnings(lambda: readers.readiness.reason is None)
-    build = BuildInfo(__version__, LAYOUT_ID, config.hash())
-    process = ProcessCollector(build, readers.readiness, readers.commits)
-    exporter = Exporter(readers.holder, _export_settings(config), process)
+    app = http_application(config, readers.holder, readers.readiness, readers.commits, counts=readers.counts.ask)
     engine = Engine(engine_settings(config), ())
     source = KafkaLog(config)
-    table = routes(exporter, readers.readiness, readers.counts.ask)
-    server = HttpServer(table, config.serve.host, config.serve.port)
+    server = http_server(app, config.serve)
     runtime = Runtime(
         engine,
         source,
@@ -73,11 +66,6 @@ def run(config: Config) -> None:
         log.info("serving", url=server.url, version=__version__)
         runtime.run(stopped.is_set)
     log.info("stopped", read={f"{topic}[{n}]": count for (topic, n), count in sorted(source.read.items())})
-
-
-def _export_settings(config: Config) -> ExportSettings:
-    metrics = config.metrics
-    return ExportSettings(export=metrics.export, ece_bins=metrics.ece_bins, max_series=metrics.max_series)
 
 
 @contextlib.contextmanager

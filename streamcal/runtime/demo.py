@@ -17,25 +17,22 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from types import TracebackType
 from typing import Final, Self
 
 import msgspec
+from starlette.types import ASGIApp
 
-from streamcal import __version__
 from streamcal.engine import Engine
 from streamcal.runtime.config import Config
 from streamcal.runtime.flights import Flights
 from streamcal.runtime.logs.memory import MemoryBroker, MemoryLog, MemoryMaps, MemoryProducer
 from streamcal.runtime.loop import Readers, Runtime
 from streamcal.runtime.months import MonthHolder
+from streamcal.runtime.serving import http_application
 from streamcal.runtime.wiring import engine_settings
-from streamcal.serve.exporter import BuildInfo, Exporter, ProcessCollector
-from streamcal.serve.metrics import ExportSettings
-from streamcal.serve.routes import Route, routes
 from streamcal.snapshot import Snapshot
-from streamcal.stats.layout import LAYOUT_ID
 from streamcal.transform import CalibratingProducer, CalibrationTransformer
 
 __all__ = ["CAPACITY", "Demo"]
@@ -62,7 +59,7 @@ class Demo:
 
     Attributes
     ----------
-    routes : mapping
+    app : ASGI application
         What to serve over HTTP.
     maps_published : int
     """
@@ -76,11 +73,7 @@ class Demo:
         self._engine = Engine(settings, self._log.partitions)
         self._holder = MonthHolder(self._engine)
         self._readers = Readers(holder=self._holder)
-        build = BuildInfo(__version__, LAYOUT_ID, config.hash())
-        export = ExportSettings(config.metrics.export, config.metrics.max_series, config.metrics.ece_bins)
-        process = ProcessCollector(build, self._readers.readiness, self._readers.commits)
-        exporter = Exporter(self._readers.holder, export, process)
-        self.routes: Mapping[str, Route] = routes(exporter, self._readers.readiness)
+        self.app: ASGIApp = http_application(config, self._holder, self._readers.readiness, self._readers.commits)
 
     @property
     def maps_published(self) -> int:

@@ -10,8 +10,10 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from threading import Lock
+from time import monotonic
 from typing import Final
 
+from streamcal.serve.trace import FigureTrace
 from streamcal.snapshot import Snapshot
 
 __all__ = ["COMMIT_BUCKETS", "CommitDurations", "CommitRecorder", "Readiness", "SnapshotHolder"]
@@ -21,17 +23,25 @@ COMMIT_BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5
 
 
 class SnapshotHolder:
-    """The newest snapshot, swapped whole so that no reader sees half of one."""
+    """The newest snapshot, swapped whole so that no reader sees half of one, and what the ones before it said."""
 
-    __slots__ = ("latest",)
+    __slots__ = ("_at_s", "latest", "trace")
 
     def __init__(self) -> None:
         self.latest: Snapshot | None = None
         """None until the first snapshot."""
+        self.trace = FigureTrace()
+        self._at_s = 0.0
 
     def publish(self, snapshot: Snapshot) -> None:
         """Make `snapshot` the one that readers get from now on."""
+        self.trace.record(snapshot)
+        self._at_s = monotonic()
         self.latest = snapshot
+
+    def age_s(self) -> float | None:
+        """Seconds of the wall clock since the newest snapshot was published; None without one."""
+        return None if self.latest is None else monotonic() - self._at_s
 
 
 class Readiness:

@@ -2,12 +2,13 @@
 
 from streamcal.transform.producer import CalibratingProducer, Producer, Sent
 from streamcal.transform.source import FileSource, MapSource, MapUpdate, MemorySource
-from streamcal.transform.table import NO_MAP, PROBLEMS, MapStatus
-from streamcal.transform.transformer import CalibrationTransformer, TransformerStatus
+from streamcal.transform.status import NO_MAP, PROBLEMS, UNMAPPED, MapStatus, TransformerStatus
+from streamcal.transform.transformer import CalibrationTransformer
 
 __all__ = [
     "NO_MAP",
     "PROBLEMS",
+    "UNMAPPED",
     "CalibratingProducer",
     "CalibrationTransformer",
     "FileSource",

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from kafka import KafkaConsumer, TopicPartition
 
+from streamcal.transform.kafka_security import client_security
 from streamcal.transform.source import MapUpdate
 
 __all__ = ["KafkaMapSource"]
@@ -32,22 +33,34 @@ class KafkaMapSource:
     ----------
     bootstrap_servers : str or sequence of str
     topic : str
+    security : mapping, optional
+        As the section ``kafka.security`` of the daemon's configuration: the same keys, secrets in files.
     **options
-        Passed to ``kafka.KafkaConsumer`` (security, for example); what this class relies on cannot be changed.
+        Passed to ``kafka.KafkaConsumer``; what this class relies on cannot be changed.
 
     Raises
     ------
     ValueError
         If an option is one this class sets itself.
+    ConfigError
+        If `security` has an unknown key or names a file that cannot be read.
     kafka.errors.KafkaError
         If no broker answers.
     """
 
-    def __init__(self, bootstrap_servers: str | Sequence[str], topic: str = "streamcal.maps", **options: Any) -> None:
+    def __init__(
+        self,
+        bootstrap_servers: str | Sequence[str],
+        topic: str = "streamcal.maps",
+        *,
+        security: Mapping[str, object] | None = None,
+        **options: Any,
+    ) -> None:
         taken = sorted(options.keys() & (_FIXED.keys() | {"key_deserializer", "value_deserializer"}))
         if taken:
             raise ValueError(f"options {', '.join(taken)} are set by KafkaMapSource")
         self._topic = topic
+        options |= client_security(security or {})
         self._consumer = KafkaConsumer(bootstrap_servers=bootstrap_servers, **options, **_FIXED)
         self._ends: dict[TopicPartition, int] | None = None
         self._interrupted = threading.Event()

@@ -1,64 +1,35 @@
 """`CalibrationTransformer`: the map in force, applied to live scores where they are made.
 
-One background thread follows the source and puts new entries in place for every change (`table` has the rules);
-callers read them through a single attribute, which is atomic in Python, and never wait. Nobody ever sees half a
-change: entries are not altered once in place, and a map and its version are one entry. A forked child has no such
+One background thread follows the source and puts a new view in place for every change (`following`; `table` has the
+rules); callers read it through a single attribute, which is atomic in Python, and never wait. Nobody ever sees half a
+change: a view is not altered once in place, and a map and its version are one entry. A forked child has no such
 thread: make the transformer after the fork (`TransformerStatus.following` tells).
 """
 
 from __future__ import annotations
 
-import threading
-from collections import Counter
+import os
+import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
-from typing import Any, Final, Self, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from streamcal.transform.following import Following, StaleRule, View
+from streamcal.transform.scores import checked
 from streamcal.transform.source import MapSource
-from streamcal.transform.table import NO_MAP, Entry, MapStatus, MapTable, Problem
+from streamcal.transform.status import NO_MAP, TransformerStatus
+from streamcal.transform.table import Entry, MapTable
 
-__all__ = ["CalibrationTransformer", "TransformerStatus"]
+if TYPE_CHECKING:  # loaded by whoever has keys
+    from streamcal.maps.signing import Verifier
 
-_POLL_S: Final = 0.5
-"""Longest wait inside one poll of the source: bounds how old a file's map can be and how long `close` takes."""
-_RETRY_S: Final = 1.0
-"""Pause after the source failed: long enough not to spin, short against the seconds in which a map should spread."""
-_EXCESS: Final = 1e-6
-"""By how much a score may leave [0, 1] and still be taken as rounding, as for scores in the topics."""
+__all__ = ["CalibrationTransformer"]
 
 Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True)
-class TransformerStatus:
-    """What a health check wants to know.
-
-    Attributes
-    ----------
-    maps : mapping
-        Model to the map in force.
-    problems : mapping
-        Reason (`PROBLEMS`) to how often.
-    last_problem : str
-        The latest one in words; empty when there was none.
-    unmapped : int
-        Scores returned as they came, for want of a map.
-    following : bool
-        Whether the background thread lives.
-    caught_up : bool
-        Whether everything the source held at the start has been read.
-    """
-
-    maps: Mapping[str, MapStatus]
-    problems: Mapping[str, int]
-    last_problem: str
-    unmapped: int
-    following: bool
-    caught_up: bool
 
 
 class CalibrationTransformer:
@@ -68,6 +39,24 @@ class CalibrationTransformer:
     ----------
     source : MapSource
         Read once before the constructor returns, then in the background. Closed with the transformer.
+    verifier : Verifier, optional
+        Whose signatures count (`streamcal.transform.keys.read_verifier`): documents without one of them are refused
+        and the last good map stays. None takes documents as they are.
+    cache : str or path, optional
+        Directory for the last good documents: a start without the source serves what was served before.
+    stale_after_s : float, optional
+        Seconds of silence of the source after which maps are stale. None: never.
+    when_stale : {"last_good", "identity"}
+        Whether stale maps are applied all the same, or scores returned as they are.
+    clock : callable
+        Seconds since the epoch.
+
+    Raises
+    ------
+    StreamcalError
+        If the cache cannot be written to.
+    ValueError
+        If `stale_after_s` is not above 0, or `when_stale` is neither of the two.
 
     Examples
     --------
@@ -77,19 +66,27 @@ class CalibrationTransformer:
     (0.3, 0)
     """
 
-    def __init__(self, source: MapSource) -> None:
-        self._source = source
-        self._maps = MapTable()
-        self._entries: Mapping[str, Entry] = self._maps.entries
-        self._changed = threading.Condition()  # guards the four below, none of them on the path of a mapped score
-        self._problems: Counter[str] = Counter()
-        self._last_problem = ""
-        self._unmapped = 0
-        self._caught_up = False
-        self._stop = threading.Event()
-        self._follow_once(0.0)
-        self._thread = threading.Thread(target=self._follow, name="streamcal-maps", daemon=True)
-        self._thread.start()
+    def __init__(
+        self,
+        source: MapSource,
+        *,
+        verifier: Verifier | None = None,
+        cache: str | os.PathLike[str] | None = None,
+        stale_after_s: float | None = None,
+        when_stale: Literal["last_good", "identity"] = "last_good",
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        if stale_after_s is not None and not stale_after_s > 0.0:
+            raise ValueError(f"stale_after_s {stale_after_s!r} is not above 0")
+        if when_stale not in ("last_good", "identity"):
+            raise ValueError(f"when_stale {when_stale!r} is neither last_good nor identity")
+        kept = None
+        if cache is not None:
+            from streamcal.transform.cache import MapCache  # noqa: PLC0415 -- only where one is asked for
+
+            kept = MapCache(cache)
+        rule = StaleRule(stale_after_s, when_stale == "identity")
+        self._following = Following(source, MapTable(verifier), kept, rule, clock)
 
     # -- live scores ------------------------------------------------------------------------------------------
 
@@ -133,56 +130,85 @@ class CalibrationTransformer:
         ValueError
             If a score is not a finite number in [0, 1], or a column of segments has another length.
         """
-        entry = self._entries.get(model)
+        view = self._following.view
+        entry = view.entries.get(model)
         if type(score) is float and 0.0 <= score <= 1.0:
-            if entry is not None:
-                if entry.compiled is None:
-                    return entry.apply_one(score), entry.version
-                return entry.compiled.apply_one(score, segments), entry.version
-            self._count_unmapped(1)
-            return score, NO_MAP
-        return self._transform_any(score, entry, segments)
+            if entry is None:
+                view.count_unmapped(1)
+                return score, NO_MAP
+            entry.tally(1)
+            if entry.compiled is None:
+                return entry.apply_one(score), entry.version
+            return entry.compiled.apply_one(score, segments), entry.version
+        return _transform_any(score, view, entry, segments)
 
-    def _transform_any(
-        self, score: float | ArrayLike, entry: Entry | None, segments: Mapping[str, Any] | None
-    ) -> tuple[float | Floats, int]:
-        scores = _checked(score)
-        served: Any
-        if entry is None:
-            self._count_unmapped(scores.size)
-            served = scores.copy() if scores.ndim else float(scores)
-            return served, NO_MAP
-        if entry.compiled is not None:
-            compiled = entry.compiled
-            served = compiled.apply(scores, segments) if scores.ndim else compiled.apply_one(float(scores), segments)
-            return served, entry.version
-        served = entry.apply(scores) if scores.ndim else entry.apply_one(float(scores))
-        return served, entry.version
+    def transform_classes(
+        self,
+        scores: Mapping[str, ArrayLike] | ArrayLike,
+        model: str = "default",
+        classes: Sequence[str] | None = None,
+        segments: Mapping[str, Any] | None = None,
+    ) -> tuple[dict[str, Any] | Floats, dict[str, int]]:
+        """Calibrate the scores of several classes, each against the rest; the results sum to 1.
 
-    def _count_unmapped(self, count: int) -> None:
-        with self._changed:
-            self._unmapped += count
+        The map of class ``c`` is that of the model ``<model>/<c>``; a class without one keeps its score, divided by
+        the row's sum. All classes of a call are served by one state of the maps.
+
+        Parameters
+        ----------
+        scores : mapping or array_like
+            Class to a score, or to an array of one shape for all; or an array whose last axis is the classes. In
+            [0, 1]; divided by their sum first.
+        model : str
+        classes : sequence of str, optional
+            Names along the last axis; needed for an array. For a mapping, the classes it must have.
+        segments : mapping, optional
+            Dimension to the value all rows share, or to one value per row.
+
+        Returns
+        -------
+        calibrated : dict or float64 array
+            As the scores.
+        map_versions : dict
+            Class to the version of its map, `NO_MAP` (0) where there was none.
+
+        Raises
+        ------
+        ValueError
+            If classes are missing, repeated or too many, shapes differ, a score is not a finite number in [0, 1], or
+            a row's scores are all 0.
+
+        Examples
+        --------
+        >>> from streamcal.transform import MemorySource
+        >>> with CalibrationTransformer(MemorySource()) as transformer:
+        ...     transformer.transform_classes({"cat": 0.75, "dog": 0.75})
+        ({'cat': 0.5, 'dog': 0.5}, {'cat': 0, 'dog': 0})
+        """
+        # Loaded here: whoever has one score per prediction does not need it.
+        from streamcal.maps.classes import class_model, serve_classes  # noqa: PLC0415
+        from streamcal.transform.classes import class_scores  # noqa: PLC0415
+
+        view = self._following.view
+        given = class_scores(scores, classes)
+        entries = [view.entries.get(class_model(model, name)) for name in given.names]
+        columns = serve_classes(given.columns, [_applied(entry, segments) for entry in entries])
+        for entry in entries:
+            count = view.count_unmapped if entry is None else entry.tally
+            count(columns[0].size)
+        versions = [NO_MAP if entry is None else entry.version for entry in entries]
+        return given.answer(columns), dict(zip(given.names, versions, strict=True))
 
     # -- what is in force -------------------------------------------------------------------------------------
 
     @property
     def problems(self) -> Mapping[str, int]:
         """Updates not taken, by reason (`PROBLEMS`)."""
-        with self._changed:
-            return dict(self._problems)
+        return self.status().problems
 
     def status(self) -> TransformerStatus:
-        """The maps in force and what went wrong."""
-        entries = self._entries
-        with self._changed:
-            return TransformerStatus(
-                maps={model: entry.status for model, entry in entries.items()},
-                problems=dict(self._problems),
-                last_problem=self._last_problem,
-                unmapped=self._unmapped,
-                following=self._thread.is_alive(),
-                caught_up=self._caught_up,
-            )
+        """The maps in force, what went wrong and what was counted."""
+        return self._following.status()
 
     def wait_caught_up(self, timeout_s: float | None = None) -> bool:
         """Wait until everything the source held at the start is in force; False when the time is over first.
@@ -199,17 +225,11 @@ class CalibrationTransformer:
         ...     transformer.wait_until(lambda status: not status.maps)
         True
         """
-        with self._changed:
-            return self._changed.wait_for(lambda: met(self.status()), timeout_s)
+        return self._following.wait_until(met, timeout_s)
 
     def close(self) -> None:
         """Stop following; maps in force stay in force. May be called twice."""
-        if self._stop.is_set():
-            return
-        self._stop.set()
-        self._source.interrupt()
-        self._thread.join()
-        self._source.close()
+        self._following.close()
 
     def __enter__(self) -> Self:
         return self
@@ -219,50 +239,26 @@ class CalibrationTransformer:
     ) -> None:
         self.close()
 
-    # -- the background thread --------------------------------------------------------------------------------
 
-    def _follow(self) -> None:
-        while not self._stop.is_set():
-            self._follow_once(_POLL_S)
-
-    def _follow_once(self, timeout_s: float) -> None:
-        try:
-            updates = self._source.poll(timeout_s)
-            caught_up = self._source.caught_up
-        except Exception as error:  # noqa: BLE001 -- whatever a source fails with, the last good maps stay in force
-            self._problem(Problem("source", f"{type(error).__name__}: {error}"))
-            self._stop.wait(_RETRY_S if timeout_s else 0.0)
-            return
-        for update in updates:
-            problem = self._maps.take(update)
-            self._entries = self._maps.entries
-            if problem is not None:
-                self._problem(problem)
-        with self._changed:
-            self._caught_up = self._caught_up or caught_up
-            self._changed.notify_all()
-
-    def _problem(self, problem: Problem) -> None:
-        with self._changed:
-            self._problems[problem.reason] += 1
-            self._last_problem = problem.text
-            self._changed.notify_all()
+def _transform_any(
+    score: float | ArrayLike, view: View, entry: Entry | None, segments: Mapping[str, Any] | None
+) -> tuple[float | Floats, int]:
+    scores = checked(score)
+    served: Any
+    if entry is None:
+        view.count_unmapped(scores.size)
+        served = scores.copy() if scores.ndim else float(scores)
+        return served, NO_MAP
+    if entry.compiled is not None:
+        compiled = entry.compiled
+        served = compiled.apply(scores, segments) if scores.ndim else compiled.apply_one(float(scores), segments)
+    else:
+        served = entry.apply(scores) if scores.ndim else entry.apply_one(float(scores))
+    entry.tally(scores.size)
+    return served, entry.version
 
 
-def _checked(score: float | ArrayLike) -> Floats:
-    """Scores as float64 in [0, 1], perhaps the array given; raises ValueError with the first value that is none."""
-    given = np.asarray(score)
-    if given.dtype.kind not in "fiu":
-        raise ValueError(f"score {score!r} is not a number")
-    scores: Floats = given.astype(np.float64, copy=False)
-    if not scores.size:
-        return scores
-    lowest, highest = scores.min(), scores.max()
-    if lowest >= 0.0 and highest <= 1.0:
-        return scores
-    # NaN is the minimum of whatever holds one, and fails every comparison.
-    if not (lowest >= -_EXCESS and highest <= 1.0 + _EXCESS):
-        good = (scores >= -_EXCESS) & (scores <= 1.0 + _EXCESS)
-        raise ValueError(f"score {float(scores[~good].flat[0])!r} is not in [0, 1]")
-    clipped: Floats = np.minimum(np.maximum(scores, 0.0), 1.0)
-    return clipped
+def _applied(entry: Entry | None, segments: Mapping[str, Any] | None) -> Callable[[Floats], Floats] | None:
+    if entry is None:
+        return None
+    return entry.apply if entry.compiled is None else partial(entry.compiled.apply, segments=segments)

@@ -149,7 +149,7 @@ def test_the_demo_ends_at_ctrl_c_with_what_it_saw() -> None:
         first = process.stdout.readline()
         process.send_signal(signal.SIGINT)
         out, err = rest_of(process)
-    assert re.fullmatch(r"flights of 2013; figures at http://127\.0\.0\.1:\d+/metrics\n", first)
+    assert re.fullmatch(r"flights of 2013; status page http://127\.0\.0\.1:\d+\n", first)
     assert (process.returncode, err) == (0, "")
     assert out.startswith("month ")
 

@@ -171,14 +171,32 @@ def test_secrets_are_read_from_their_files_under_the_names_of_the_client(load, t
         environ=KAFKA,
         require_kafka=True,
     )
-    assert config.kafka.security.client_options() == {
-        "security_protocol": "SASL_SSL",
-        "sasl_mechanism": "SCRAM-SHA-512",
-        "sasl_plain_username": "me",
-        "sasl_plain_password": "s3cret",
-        "ssl_check_hostname": False,
-    }
+    options = config.kafka.security.client_options()
+    assert options.pop("ssl_context").check_hostname is False
+    assert "".join(options.pop("sasl_plain_password")) == "s3cret"
+    assert options == {"security_protocol": "SASL_SSL", "sasl_mechanism": "SCRAM-SHA-512", "sasl_plain_username": "me"}
     assert "s3cret" not in repr(config)
+
+
+PLAIN = "kafka: {security: {security_protocol: SASL_SSL, sasl_mechanism: PLAIN, sasl_username: me}}"
+PASSWORD = "STREAMCAL_KAFKA__SECURITY__SASL_PASSWORD"
+
+
+@pytest.mark.parametrize("secret", ["s3cret", "12345", "[1", "null", " ends with a blank "])
+def test_a_secret_of_the_environment_is_taken_as_it_is_and_shown_nowhere(load, secret):
+    config = load(PLAIN, environ={PASSWORD: secret})
+    options = config.kafka.security.client_options()
+    assert options["sasl_plain_password"].encode() == secret.encode()
+    shown = [
+        repr(config),
+        str(config.model_dump()),
+        config.model_dump_json(),
+        repr(options),
+        f"{options}",
+        config.hash(),
+    ]
+    assert not any(secret in text for text in shown if secret != "null")
+    assert config.hash() == load(PLAIN, environ={PASSWORD: "another"}).hash()
 
 
 def test_options_of_the_client_carry_only_names_it_knows():

@@ -72,7 +72,7 @@ def test_the_message_is_one_line_per_problem(tmp_path):
         ("sever: {}", "sever", "serve"),
         ("events: {outcome: {filter: {path: a, equal: 1}}}", "events.outcome.filter.equal", "equals"),
         ("models: {x: {refit: {evry: 1h}}}", "models.x.refit.evry", "every"),
-        ("kafka: {security: {sasl_password: x}}", "kafka.security.sasl_password", "sasl_password_file"),
+        ("kafka: {security: {sasl_pasword: x}}", "kafka.security.sasl_pasword", "sasl_password"),
         ("models: {x: {Horizon: 1h}}", "models.x.Horizon", "horizon"),
     ],
 )
@@ -158,7 +158,7 @@ def test_an_unknown_key_like_no_other_is_told_all_there_are(problems):
         ("kafka: {start_from: 2024-13-01T00:00:00Z}", "kafka.start_from"),
         ("kafka: {start_from: 2024-01-31T06:00:00}", "kafka.start_from"),
         ("kafka: {security: {security_protocol: ssl}}", "kafka.security.security_protocol"),
-        ("kafka: {security: {security_protocol: SASL_SSL}}", "kafka.security.sasl_password_file"),
+        ("kafka: {security: {security_protocol: SASL_SSL}}", "kafka.security.sasl_mechanism"),
         ("kafka: {security: {ssl_cafile: ca.pem}}", "kafka.security.ssl_cafile"),
         ("kafka: {security: {ssl_check_hostname: false}}", "kafka.security.ssl_check_hostname"),
         ("kafka: {security: {security_protocol: SSL, sasl_username: a}}", "kafka.security.sasl_username"),
@@ -172,8 +172,10 @@ def test_an_unknown_key_like_no_other_is_told_all_there_are(problems):
         ("models: [x]", "models"),
         ("serve: {port: -1}", "serve.port"),
         ("serve: {port: 65536}", "serve.port"),
-        ("serve: {tls_key_file: k}", "serve.tls_key_file"),
-        ("serve: {tls_cert_file: c}", "serve.tls_cert_file"),
+        ("serve: {tls_key_file: k}", "serve.tls_cert_file"),
+        ("serve: {tls_cert_file: c}", "serve.tls_key_file"),
+        ("serve: {allowed_hosts: ['https://x']}", "serve.allowed_hosts.0"),
+        ("serve: {allowed_hosts: ['a', 'x:443']}", "serve.allowed_hosts.1"),
     ],
 )
 def test_a_wrong_value_is_refused_under_its_key(problems, text, key):
@@ -241,6 +243,39 @@ def test_files_of_connections_are_opened_only_for_a_service_and_never_named(prob
     assert "s3cret" not in found
     (tmp_path / "c.yaml").write_text(text, encoding="utf-8")
     load_config(tmp_path / "c.yaml", environ={}, require_kafka=False)
+
+
+@pytest.mark.parametrize("key", ["sasl_password", "ssl_password"])
+@pytest.mark.parametrize("written", ["'s3cret'", "[s3cret]", "735735"])
+@pytest.mark.parametrize("way", ["file", "section"])
+def test_a_secret_written_into_the_file_is_refused_and_not_repeated(problems, key, written, way):
+    section = f"{{security_protocol: SASL_SSL, sasl_mechanism: PLAIN, sasl_username: a, {key}: {written}}}"
+    text, environ = f"kafka: {{security: {section}}}", {}
+    if way == "section":
+        text, environ = "", {"STREAMCAL_KAFKA__SECURITY": section}
+    found = problems(text, environ=environ)
+    assert f"set STREAMCAL_KAFKA__SECURITY__{key.upper()}" in found[f"kafka.security.{key}"]
+    assert written.strip("[']") not in str(found)
+
+
+def test_an_empty_secret_is_told_without_its_text(problems):
+    environ = {"STREAMCAL_KAFKA__SECURITY__SASL_PASSWORD": ""}
+    assert "holds no text" in problems("", environ=environ)["kafka.security.sasl_password"]
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "further", "key", "text"),
+    [
+        ("PLAIN", "sasl_username: a", "sasl_password_file", "is required with sasl_mechanism PLAIN"),
+        ("OAUTHBEARER", "sasl_username: a", "sasl_username", "has no effect with sasl_mechanism OAUTHBEARER"),
+        ("OAUTHBEARER", "ssl_check_hostname: true", "sasl_oauth_token_provider", "is required"),
+        ("OAUTHBEARER", "sasl_oauth_token_provider: tokens", "sasl_oauth_token_provider", "must be module:function"),
+        ("SCRAM-SHA-256", "sasl_oauth_token_provider: 'a:b'", "sasl_oauth_token_provider", "has no effect"),
+    ],
+)
+def test_each_mechanism_has_its_own_keys(problems, mechanism, further, key, text):
+    security = f"{{security_protocol: SASL_SSL, sasl_mechanism: {mechanism}, {further}}}"
+    assert text in problems(f"kafka: {{security: {security}}}")[f"kafka.security.{key}"]
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ def rows_of(snapshot: Snapshot) -> list[MonthRow]:
 
 def scraped(demo: Demo) -> dict[tuple[str, str, str], float]:
     """(metric, window, score kind) to value, of the segment ``all``, over HTTP."""
-    with HttpServer(demo.routes, port=0) as server, urlopen(f"{server.url}/metrics") as response:
+    with HttpServer(demo.app, port=0) as server, urlopen(f"{server.url}/metrics") as response:
         text = response.read().decode()
     return {
         (sample.name, sample.labels["window"], sample.labels["score_kind"]): sample.value

@@ -6,8 +6,10 @@ import gzip
 import http.client
 import json
 import socket
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from email.message import Message
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
@@ -16,11 +18,12 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from streamcal.errors import ServeError
+from streamcal.serve.app import application
 from streamcal.serve.exporter import BuildInfo, Exporter, ProcessCollector
 from streamcal.serve.http import HttpServer
 from streamcal.serve.live import CommitRecorder, Readiness, SnapshotHolder
 from streamcal.serve.metrics import ExportSettings
-from streamcal.serve.routes import routes
+from streamcal.serve.sources import Sources
 
 COUNTS = {"default": {"layout": "abc", "n": np.array([1, 2**53 + 1]), "total": np.int64(7)}, "other": {"n": []}}
 
@@ -41,8 +44,16 @@ def exporter(holder, readiness):
 
 
 @pytest.fixture
-def server(exporter, readiness):
-    with HttpServer(routes(exporter, readiness, lambda: COUNTS), port=0) as running:
+def app(exporter, holder, readiness):
+    def make(counts=None):
+        return application(Sources(exporter, holder, readiness, "1.2.3", counts))
+
+    return make
+
+
+@pytest.fixture
+def server(app):
+    with HttpServer(app(lambda: COUNTS), port=0) as running:
         yield running
 
 
@@ -50,10 +61,14 @@ def get(server: HttpServer, path: str, **headers: str) -> tuple[int, dict[str, s
     request = Request(server.url + path, headers={key.replace("_", "-"): value for key, value in headers.items()})
     try:
         with urlopen(request, timeout=20) as response:
-            return response.status, dict(response.headers), response.read()
+            return response.status, titled(response.headers), response.read()
     except HTTPError as error:
         with error:
-            return error.code, dict(error.headers), error.read()
+            return error.code, titled(error.headers), error.read()
+
+
+def titled(headers: Message) -> dict[str, str]:
+    return {name.title(): value for name, value in headers.items()}
 
 
 def send(server: HttpServer, request: bytes) -> bytes:
@@ -115,8 +130,8 @@ def test_counts_of_an_unknown_model_are_not_found(server):
     assert json.loads(body)["models"] == ["default", "other"]
 
 
-def test_without_a_source_of_counts_there_are_none(exporter, readiness):
-    with HttpServer(routes(exporter, readiness), port=0) as running:
+def test_without_a_source_of_counts_there_are_none(app):
+    with HttpServer(app(), port=0) as running:
         assert json.loads(get(running, "/api/v1/counts")[2]) == {}
 
 
@@ -132,14 +147,15 @@ def test_other_methods_are_refused(server, method):
     with closing(http.client.HTTPConnection(server.host, server.port, timeout=20)) as connection:
         connection.request(method, "/metrics")
         response = connection.getresponse()
-        assert (response.status, response.headers["Allow"]) == (405, "GET, HEAD")
+        assert response.status == 405
+        assert set(response.headers["Allow"].split(", ")) == {"GET", "HEAD"}
 
 
 def test_head_answers_without_a_body(server, exporter):
-    answer = send(server, b"HEAD /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+    answer = send(server, b"HEAD /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
     head, _, body = answer.partition(b"\r\n\r\n")
     assert b"200 OK" in head
-    assert f"Content-Length: {len(exporter.text())}".encode() in head
+    assert f"content-length: {len(exporter.text())}".encode() in head.lower()
     assert body == b""
 
 
@@ -156,7 +172,17 @@ def test_a_malformed_request_is_answered_or_closed_and_the_next_one_served(serve
 
 def test_a_head_beyond_16_kib_is_refused(server):
     start = b"GET /metrics HTTP/1.1\r\nX: "
-    assert send(server, start + b"x" * (16_384 - len(start))).startswith(b"HTTP/1.1 431")
+    assert send(server, start + b"x" * (16_385 - len(start))).startswith(b"HTTP/1.1 400")
+    assert get(server, "/healthz")[0] == 200
+
+
+def test_a_body_beyond_16_kib_is_refused_whether_or_not_its_length_is_told(server):
+    head = b"POST /api/v1/requests HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    told = send(server, head + b"Content-Length: 16385\r\n\r\n")
+    assert told.startswith(b"HTTP/1.1 413")
+    chunk = b"4001\r\n" + b" " * 0x4001 + b"\r\n0\r\n\r\n"
+    untold = send(server, head + b"Transfer-Encoding: chunked\r\n\r\n" + chunk)
+    assert untold.startswith(b"HTTP/1.1 413")
 
 
 def test_a_client_that_leaves_half_way_harms_nobody(server, capfd):
@@ -167,15 +193,64 @@ def test_a_client_that_leaves_half_way_harms_nobody(server, capfd):
 
 
 def test_connections_beyond_the_limit_are_closed_at_once_and_free_up_again(server):
-    idle = [socket.create_connection((server.host, server.port), timeout=20) for _ in range(32)]
+    idle = [socket.create_connection((server.host, server.port), timeout=20) for _ in range(64)]
     try:
-        with socket.create_connection((server.host, server.port), timeout=20) as one_more:
-            assert one_more.recv(1) == b""
-        idle[0].sendall(b"GET /healthz HTTP/1.1\r\n\r\n")
+        with socket.create_connection((server.host, server.port), timeout=5) as one_more:
+            assert closed(one_more)
+        idle[0].sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
         assert idle[0].recv(65536).startswith(b"HTTP/1.1 200")
     finally:
         for connection in idle:
             connection.close()
+    assert eventually(lambda: get(server, "/healthz")[0] == 200)
+
+
+def closed(connection: socket.socket) -> bool:
+    try:
+        return connection.recv(1) == b""
+    except ConnectionResetError:
+        return True
+
+
+def eventually(holds: Callable[[], bool]) -> bool:
+    for _ in range(200):
+        try:
+            if holds():
+                return True
+        except OSError:  # the server has not seen yet that others left
+            pass
+    return False
+
+
+def test_a_head_that_does_not_come_is_waited_for_only_so_long(server, monkeypatch):
+    monkeypatch.setattr("streamcal.serve.http._READ_S", 0.1)
+    with socket.create_connection((server.host, server.port), timeout=20) as silent:
+        assert closed(silent)
+    with socket.create_connection((server.host, server.port), timeout=20) as half:
+        half.sendall(b"GET /healthz HTTP/1.1\r\n")
+        assert closed(half)
+    with closing(http.client.HTTPConnection(server.host, server.port, timeout=20)) as kept:
+        for _ in range(2):  # the second on the same connection, longer after its start than a head may take
+            kept.request("GET", "/healthz")
+            assert kept.getresponse().read() == b"ok\n"
+        assert kept.sock is not None
+        kept.sock.sendall(b"GET /hea")
+        assert closed(kept.sock)
+
+
+def test_an_answer_that_is_not_read_is_given_up(app, holder, snapshot, model, monkeypatch):
+    monkeypatch.setattr("streamcal.serve.http._WRITE_S", 0.1)
+    large = {f"m{i}": {"n": list(range(5000))} for i in range(400)}  # 10 MB, more than any socket buffers
+    with HttpServer(app(lambda: large), port=0) as server:
+        held = server._server.server_state.connections
+        greedy = socket.create_connection((server.host, server.port), timeout=20)
+        greedy.sendall(b"GET /api/v1/counts HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        port = greedy.getsockname()[1]
+        assert eventually(lambda: get(server, "/healthz")[0] == 200 and port in {one.client[1] for one in list(held)})
+        assert eventually(
+            lambda: get(server, "/healthz")[0] == 200 and port not in {one.client[1] for one in list(held)}
+        )
+        greedy.close()
 
 
 def test_nothing_is_logged_for_a_request(server, capfd):
@@ -184,18 +259,18 @@ def test_nothing_is_logged_for_a_request(server, capfd):
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_fault_in_a_route_answers_500_and_is_shown(exporter, readiness, capfd):
+def test_a_fault_in_a_route_answers_500_and_is_shown(app, caplog):
     def broken() -> dict[str, int]:
         raise KeyError("promise broken")
 
-    with HttpServer(routes(exporter, readiness, broken), port=0) as running:
+    with HttpServer(app(broken), port=0) as running:
         assert get(running, "/api/v1/counts")[0] == 500
         assert get(running, "/healthz")[0] == 200
-    assert "promise broken" in capfd.readouterr().err
+    assert "promise broken" in caplog.text
 
 
-def test_a_port_in_use_is_one_clear_error(exporter, readiness):
-    table = routes(exporter, readiness)
+def test_a_port_in_use_is_one_clear_error(app):
+    table = app()
     with HttpServer(table, port=0) as running, pytest.raises(ServeError) as caught:
         HttpServer(table, port=running.port)
     assert f"127.0.0.1:{running.port}" in str(caught.value)
@@ -204,15 +279,15 @@ def test_a_port_in_use_is_one_clear_error(exporter, readiness):
 
 
 @pytest.mark.parametrize("host", ["203.0.113.7", "no.such.host.invalid"])
-def test_an_address_that_is_not_ours_is_one_clear_error(exporter, readiness, host):
+def test_an_address_that_is_not_ours_is_one_clear_error(app, host):
     with pytest.raises(ServeError) as caught:
-        HttpServer(routes(exporter, readiness), host=host, port=0)
+        HttpServer(app(), host=host, port=0)
     assert host in str(caught.value)
     assert "serve.host" in caught.value.hint
 
 
-def test_leaving_frees_the_port(exporter, readiness):
-    table = routes(exporter, readiness)
+def test_leaving_frees_the_port(app):
+    table = app()
     with HttpServer(table, port=0) as running:
         port = running.port
         assert get(running, "/healthz")[0] == 200
@@ -220,9 +295,9 @@ def test_leaving_frees_the_port(exporter, readiness):
         assert get(again, "/healthz")[0] == 200
 
 
-def test_ipv6_loopback_is_served_where_there_is_one(exporter, readiness):
+def test_ipv6_loopback_is_served_where_there_is_one(app):
     try:
-        running = HttpServer(routes(exporter, readiness), host="::1", port=0)
+        running = HttpServer(app(), host="::1", port=0)
     except ServeError:
         pytest.skip("no IPv6 here")
     with running:

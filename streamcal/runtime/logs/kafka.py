@@ -66,7 +66,7 @@ class KafkaLog:
         BrokerError
             No broker answers, a topic is missing, or the input topics cannot be joined.
         """
-        prepare_topics(self._clients, self._topics)
+        prepare_topics(self._clients, self._topics, create=self._kafka.create_topics)
         documents = read_maps(self._clients, self._topics.maps)
         self._producer = self._clients.producer()
         start = self._kafka.start_from_ms

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
-import logging
-from collections.abc import Iterator
 from typing import Any, Final
 
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.admin import KafkaAdminClient
 from kafka.coordinator.assignors.range import RangePartitionAssignor
-from kafka.errors import KafkaConfigurationError, KafkaError
+from kafka.errors import KafkaConfigurationError
 
-from streamcal.errors import BrokerError, ConfigError
+from streamcal.errors import ConfigError
 from streamcal.runtime.config_kafka import Kafka
+from streamcal.runtime.logs.kafka_connecting import CONNECT_S, connected
 
 __all__ = ["CONNECT_S", "TUNED", "KafkaClients", "admin_timeout_ms"]
-
-CONNECT_S: Final = 12.0
-"""Longest wait for a first answer of any broker: a wrong address is known in well under 15 s."""
 
 admin_timeout_ms: Final = 10_000
 """Longest wait for one answer to a question asked while starting or settling."""
@@ -80,11 +75,11 @@ class KafkaClients:
         assert kafka.bootstrap_servers is not None, "checked when the configuration is loaded"
         self.servers = ", ".join(kafka.bootstrap_servers)
         self.group_id = kafka.group_id
+        self.replication_factor = kafka.replication_factor
         self._kafka = kafka
         self._shared: dict[str, Any] = {
             "bootstrap_servers": list(kafka.bootstrap_servers),
             "client_id": kafka.client_id,
-            "bootstrap_timeout_ms": int(CONNECT_S * 1000),
             **kafka.security.client_options(),
         }
 
@@ -107,38 +102,13 @@ class KafkaClients:
         return self._connect(KafkaAdminClient, {"request_timeout_ms": admin_timeout_ms})
 
     def _connect(self, client: Any, options: dict[str, Any]) -> Any:
-        with _last_words() as said:
-            try:
-                return client(**self._shared, **options)
-            except (KafkaConfigurationError, ValueError) as error:
-                # Options that are right one by one and wrong together: only the client knows its rules.
-                key = "kafka.producer" if client is KafkaProducer else "kafka.consumer"
-                reason = str(error).removeprefix("KafkaConfigurationError: ")
-                raise ConfigError([(key, f"the client refuses its options: {reason}")]) from error
-            except (KafkaError, OSError) as error:
-                # The client's time-out does not say what failed; its log does.
-                reason = said[-1] if said else str(error)
-                message = f"no broker answers within {CONNECT_S:.0f} s: {reason}"
-                hint = "check kafka.bootstrap_servers, the network, and kafka.security"
-                raise BrokerError(message, where=self.servers, hint=hint) from error
+        def make(limit_s: float) -> Any:
+            return client(bootstrap_timeout_ms=int(limit_s * 1000), **self._shared, **options)
 
-
-@contextlib.contextmanager
-def _last_words() -> Iterator[list[str]]:
-    """Collect what the client logs as going wrong while it connects."""
-    said: list[str] = []
-
-    class Collector(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            if "failed" in record.msg and "Bootstrap failed" not in record.msg:
-                said.append(record.getMessage().split(" (backoff", 1)[0])
-
-    logger, collector = logging.getLogger("kafka.net.manager"), Collector(logging.WARNING)
-    level = logger.level
-    logger.addHandler(collector)
-    logger.setLevel(logging.WARNING)
-    try:
-        yield said
-    finally:
-        logger.removeHandler(collector)
-        logger.setLevel(level)
+        try:
+            return connected(make, self.servers)
+        except (KafkaConfigurationError, ValueError) as error:
+            # Options that are right one by one and wrong together: only the client knows its rules.
+            key = "kafka.producer" if client is KafkaProducer else "kafka.consumer"
+            reason = str(error).removeprefix("KafkaConfigurationError: ")
+            raise ConfigError([(key, f"the client refuses its options: {reason}")]) from error

@@ -6,48 +6,53 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-import structlog
 from kafka import TopicPartition
-from kafka.errors import KafkaError, TopicAlreadyExistsError
+from kafka.errors import AuthorizationError, KafkaError
 
 from streamcal.errors import BrokerError
 from streamcal.runtime.config_kafka import Topics
+from streamcal.runtime.logs.kafka_checks import check_group, ensure_topics
 from streamcal.runtime.logs.kafka_clients import KafkaClients, admin_timeout_ms
+from streamcal.runtime.logs.kafka_specs import dead_letter_spec, input_spec, maps_spec
 
 __all__ = ["check_equal_counts", "prepare_topics", "read_maps"]
 
 _READ_MAPS_S: Final = 60.0
 """Longest wait for the maps topic: thousands of documents take about a second."""
 
-log = structlog.get_logger(__name__)
 
+def prepare_topics(clients: KafkaClients, topics: Topics, *, create: bool = True, equal: bool = True) -> int:
+    """Check the input topics, and see to the topics for maps and rejected events.
 
-def prepare_topics(clients: KafkaClients, topics: Topics) -> int:
-    """Check the input topics and see to the maps topic.
+    Parameters
+    ----------
+    clients : KafkaClients
+    topics : Topics
+    create : bool
+        Whether missing topics of ours may be made.
+    equal : bool
+        Whether the input topics must have equal partition counts (not where they are repartitioned).
 
     Returns
     -------
     int
-        Partitions of each input topic.
+        Partitions of the topic of predictions.
 
     Raises
     ------
     BrokerError
-        A topic is missing, the partition counts differ, or the maps topic cannot be made.
+        A topic is missing or not as it must be, a right is missing, or the partition counts differ.
     """
-    admin = clients.admin()
-    try:
-        found = _partitions(admin, [topics.predictions, topics.outcomes, topics.maps], clients)
-        for role in ("predictions", "outcomes"):
-            if getattr(topics, role) not in found:
-                hint = f"create it, or set topics.{role} to the topic that holds them"
-                raise BrokerError(f"there is no topic {getattr(topics, role)!r}", where=clients.servers, hint=hint)
+    inputs = [input_spec("predictions", topics.predictions), input_spec("outcomes", topics.outcomes)]
+    found = ensure_topics(clients, inputs, create=False)
+    check_group(clients, clients.group_id or "")
+    if equal:
         check_equal_counts(topics, found, clients.servers)
-        if topics.maps not in found:
-            _create_maps(admin, topics.maps, clients.servers)
-        return found[topics.predictions]
-    finally:
-        admin.close()
+    ours = [maps_spec(topics.maps)]
+    if topics.dead_letter is not None:
+        ours.append(dead_letter_spec(topics.dead_letter, found[topics.predictions]))
+    ensure_topics(clients, ours, create=create)
+    return found[topics.predictions]
 
 
 def check_equal_counts(topics: Topics, found: Mapping[str, int], where: str) -> None:
@@ -65,8 +70,8 @@ def check_equal_counts(topics: Topics, found: Mapping[str, int], where: str) -> 
             f"{topics.outcomes!r} has {outcomes}; they are joined partition by partition"
         )
         hint = (
-            "give both the same number, keyed by id with the same partitioner: write the smaller one again to a new "
-            "topic (adding partitions moves keys) and set topics.predictions or topics.outcomes to it"
+            "set join.repartition to outcomes or predictions, which writes that topic again keyed by id, or give both "
+            "the same number, keyed by id with the same partitioner (adding partitions moves keys)"
         )
         raise BrokerError(message, where=where, hint=hint)
 
@@ -86,33 +91,15 @@ def read_maps(clients: KafkaClients, topic: str) -> dict[str, list[bytes]]:
             hint = "the daemon makes it at its first start; check topics.maps and kafka.bootstrap_servers"
             raise BrokerError(f"there is no topic {topic!r}", where=clients.servers, hint=hint)
         return _read_to_end(consumer, [TopicPartition(topic, number) for number in numbers])
+    except AuthorizationError as error:
+        raise BrokerError(
+            f"this user may not read topic {topic!r}", where=clients.servers, hint=f"grant it READ on topic {topic!r}"
+        ) from error
     except KafkaError as error:
         hint = "the broker answered before; check that the addresses it advertises can be reached from here"
         raise BrokerError(f"topic {topic!r} cannot be read: {error}", where=clients.servers, hint=hint) from error
     finally:
         consumer.close(timeout_ms=admin_timeout_ms)
-
-
-def _partitions(admin: Any, names: Sequence[str], clients: KafkaClients) -> dict[str, int]:
-    """Partition count of each topic that exists."""
-    try:
-        described = admin.describe_topics(list(names))
-    except KafkaError as error:
-        hint = "check kafka.bootstrap_servers and that this user may describe the topics"
-        raise BrokerError(f"the topics cannot be listed: {error}", where=clients.servers, hint=hint) from error
-    return {topic["name"]: len(topic["partitions"]) for topic in described if topic["partitions"]}
-
-
-def _create_maps(admin: Any, topic: str, where: str) -> None:
-    wanted = {"num_partitions": 1, "replication_factor": -1, "configs": {"cleanup.policy": "compact"}}
-    try:
-        admin.create_topics({topic: wanted}, timeout_ms=admin_timeout_ms, wait_for_metadata=True)
-    except TopicAlreadyExistsError:
-        return  # another member of the group was faster
-    except KafkaError as error:
-        hint = "create it with 1 partition and cleanup.policy=compact, or allow this user to"
-        raise BrokerError(f"topic {topic!r} cannot be created: {error}", where=where, hint=hint) from error
-    log.info("maps topic created", topic=topic)
 
 
 def _read_to_end(consumer: Any, parts: Sequence[TopicPartition]) -> dict[str, list[bytes]]:

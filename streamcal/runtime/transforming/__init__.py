@@ -1,0 +1,1 @@
+"""`streamcal transform`: one topic of predictions served to another, each record once."""

@@ -1,0 +1,87 @@
+"""``/api/v1/requests``: what an operator may ask of the maps, with the admin token.
+
+The token is carried in a header that no browser adds by itself, so a page of somebody else cannot ask in an
+operator's name.
+"""
+
+from __future__ import annotations
+
+import hmac
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Depends, HTTPException, Path
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+
+from streamcal.serve import api_models as models
+from streamcal.serve.requests import MapRequest, Requests, TooManyRequestsError
+from streamcal.serve.sources import Access, Sources
+from streamcal.serve.view import find_model
+
+__all__ = ["requests_router"]
+
+REFUSALS: Final[dict[int | str, dict[str, Any]]] = {
+    401: {"model": models.Problem, "description": "The token is missing or wrong."},
+    403: {"model": models.Problem, "description": "The service is read-only: no admin token is configured."},
+    404: {"model": models.Problem, "description": "No such model or request."},
+    429: {"model": models.Problem, "description": "Too many requests are waiting."},
+    501: {"model": models.Problem, "description": "Nothing in this process takes requests."},
+}
+
+_bearer = HTTPBearer(auto_error=False, description="Content of serve.admin_token_file.")
+
+
+def requests_router(sources: Sources, access: Access) -> APIRouter:
+    """The routes that change something, and what came of it."""
+
+    def operator(given: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]) -> Requests:
+        if access.admin_token is None:
+            raise HTTPException(403, "read-only: set serve.admin_token_file to allow requests")
+        token = "" if given is None else given.credentials
+        # Compared as bytes: text beyond ASCII is refused by the comparison instead of being unequal.
+        if not hmac.compare_digest(token.encode(), access.admin_token.encode()):
+            raise HTTPException(
+                401, "send the admin token as Authorization: Bearer TOKEN", headers={"WWW-Authenticate": "Bearer"}
+            )
+        if sources.requests is None:
+            raise HTTPException(501, "this process takes no requests; use `streamcal maps` on the command line")
+        return sources.requests
+
+    router = APIRouter(prefix="/api/v1", tags=["admin"], responses=REFUSALS)
+
+    @router.post(
+        "/requests",
+        response_model=models.RequestAnswer,
+        status_code=202,
+        summary="Ask for a refit, or to promote, roll back to, pin or unpin a map",
+    )
+    async def submit(asked: models.AskedRequest, requests: Annotated[Requests, Depends(operator)]) -> dict[str, Any]:
+        snapshot = sources.holder.latest
+        found = None if snapshot is None else find_model(snapshot, asked.model)
+        if found is None:
+            raise HTTPException(404, "no model of that name has predicted; /api/v1/status lists them")
+        try:
+            return _answer(requests.submit(asked.kind, found.name, asked.version))
+        except TooManyRequestsError as error:
+            raise HTTPException(429, "too many requests are waiting for the loop; ask again later") from error
+
+    @router.get("/requests/{number}", response_model=models.RequestAnswer, summary="What came of a request")
+    async def find(
+        number: Annotated[int, Path(ge=1, le=2**53)], requests: Annotated[Requests, Depends(operator)]
+    ) -> dict[str, Any]:
+        request = requests.find(number)
+        if request is None:
+            raise HTTPException(404, "no such request, or it was long ago")
+        return _answer(request)
+
+    return router
+
+
+def _answer(request: MapRequest) -> dict[str, Any]:
+    return {
+        "number": request.number,
+        "kind": request.kind,
+        "model": request.model,
+        "version": request.version,
+        "state": request.state,
+        "detail": request.detail,
+    }
