@@ -7,7 +7,7 @@ is published, and the maps in force are published again at a takeover: so a map 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from streamcal.aggregator import Aggregator
@@ -73,13 +73,13 @@ class Aggregation:
     def take_over(self, about: bytes) -> Iterator[Restored]:
         """Claim the state and take it up; yields progress. Raises as `ClaimedLog.take_over`."""
         restored = Restored()
-        for restored in self._log.take_over(about):  # noqa: B007, the last one is used
+        for restored in self._log.take_over(about):
             yield restored
         if restored.snapshot is not None:
             state = unpack(restored.snapshot)
             if state.get("format") != STATE_FORMAT:
                 raise StateFormatError(
-                    f"the state of the aggregator is in format {state.get('format')!r}, this release knows {STATE_FORMAT}",
+                    f"the state is in format {state.get('format')!r}, this release knows {STATE_FORMAT}",
                     hint="Run the release that wrote it, or rebuild the state.",
                 )
             load(self, state["state"])
@@ -90,6 +90,10 @@ class Aggregation:
     def fresh(self) -> bool:
         """Whether nobody aggregated before: then the maps published are to be adopted."""
         return self._fresh
+
+    def adopt(self, published: Mapping[str, Sequence[bytes]]) -> None:
+        """Go on from maps that were published before anybody aggregated; see `Aggregator.adopt`."""
+        self.aggregator.adopt(published)
 
     def take(self, records: Iterable[CountsRecord]) -> None:
         """Take in records of the counts topic, in order."""

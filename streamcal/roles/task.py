@@ -91,6 +91,10 @@ class Task:
         """Join consecutive records of a topic."""
         return self._join(self.source.take_in(topic, records, next_offset))
 
+    def begin(self, topic: str, offset: int) -> None:
+        """Let a topic of which nothing was read begin at `offset`; durable with the next commit."""
+        self._join(self.source.begin_in(topic, offset))
+
     def advance(self, topic: str, to_ms: int) -> None:
         """Move the watermark of an idle log."""
         self._join(self.source.advance_in(topic, to_ms))

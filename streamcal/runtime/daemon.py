@@ -15,18 +15,22 @@ from typing import Final
 import structlog
 
 from streamcal import __version__
-from streamcal.engine import Engine
 from streamcal.runtime.config import Config
 from streamcal.runtime.logging_setup import configure_logging, relay_client_warnings
-from streamcal.runtime.logs.kafka import KafkaLog
-from streamcal.runtime.loop import Readers, Runtime
+from streamcal.runtime.logs.kafka_cluster import KafkaCluster
+from streamcal.runtime.loop import Readers
+from streamcal.runtime.monitor import Monitor, MonitorSettings
+from streamcal.runtime.running import Running
 from streamcal.runtime.serving import http_application, http_server
-from streamcal.runtime.wiring import engine_settings
+from streamcal.runtime.wiring import count_settings, engine_settings, source_settings
 
 __all__ = ["run"]
 
 _INSIST_S: Final = 2.0
 """Signals later than this after the first mean it."""
+
+_SESSION_MS: Final = 45_000
+"""The client's own default."""
 
 log = structlog.get_logger(__name__)
 
@@ -52,20 +56,28 @@ def run(config: Config) -> None:
     readers = Readers()
     relay_client_warnings(lambda: readers.readiness.reason is None)
     app = http_application(config, readers.holder, readers.readiness, readers.commits, counts=readers.counts.ask)
-    engine = Engine(engine_settings(config), ())
-    source = KafkaLog(config)
     server = http_server(app, config.serve)
-    runtime = Runtime(
-        engine,
-        source,
-        readers=readers,
-        commit_every_s=config.kafka.commit_interval.ms / 1000,
-        idle_timeout_s=config.join.idle_timeout.ms / 1000,
-    )
-    with server, _stop_signals() as stopped, contextlib.closing(source):
+    settings = engine_settings(config)
+    with server, _stop_signals() as stopped, contextlib.closing(KafkaCluster(config)) as cluster:
+        monitor = Monitor(
+            MonitorSettings(
+                engine=settings,
+                sources=source_settings(settings),
+                counts=count_settings(settings),
+                about=f"{__version__} {config.hash()}".encode(),
+                idle_timeout_s=config.join.idle_timeout.ms / 1000,
+            ),
+            cluster,
+            time.monotonic,
+        )
         log.info("serving", url=server.url, version=__version__)
-        runtime.run(stopped.is_set)
-    log.info("stopped", read={f"{topic}[{n}]": count for (topic, n), count in sorted(source.read.items())})
+        Running(monitor, readers, config.kafka.commit_interval.ms / 1000, _session_s(config)).run(stopped.is_set)
+    log.info("stopped", read=monitor.read)
+
+
+def _session_s(config: Config) -> float:
+    """After so long without a sign of us the group gives our parts to others."""
+    return float(config.kafka.consumer.get("session_timeout_ms", _SESSION_MS)) / 1000
 
 
 @contextlib.contextmanager

@@ -39,6 +39,10 @@ class SnapshotHolder:
         self._at_s = monotonic()
         self.latest = snapshot
 
+    def withdraw(self) -> None:
+        """Show nothing from now on: what was shown may be out of date."""
+        self.latest = None
+
     def age_s(self) -> float | None:
         """Seconds of the wall clock since the newest snapshot was published; None without one."""
         return None if self.latest is None else monotonic() - self._at_s

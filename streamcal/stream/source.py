@@ -203,6 +203,10 @@ class Source:
         """An advance of an idle log, to be applied and written down like records."""
         return Intake(topic, None, _EMPTY, max(to_ms, self._clocks[topic].value), None)
 
+    def begin_in(self, topic: str, offset: int) -> Intake:
+        """Where reading of a log begins, to be applied and written down like records."""
+        return Intake(topic, None, _EMPTY, self._clocks[topic].value, offset)
+
     def apply(self, intake: Intake) -> None:
         """Join what was taken in, and release what the watermarks passed."""
         self._learn(intake)

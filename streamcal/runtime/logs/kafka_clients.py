@@ -92,10 +92,14 @@ class KafkaClients:
         """A consumer without a group; raises BrokerError."""
         return self._connect(KafkaConsumer, {"reconnect_backoff_max_ms": 2_000, **_MAPS})
 
-    def producer(self) -> Any:
-        """A producer whose records are stored once or reported; raises BrokerError."""
+    def state_consumer(self) -> Any:
+        """A consumer without a group for large records; raises BrokerError."""
+        return self._connect(KafkaConsumer, {**TUNED, **_MAPS, "max_partition_fetch_bytes": 16 * 1024 * 1024})
+
+    def producer(self, **options: Any) -> Any:
+        """A producer whose records are stored once or reported, with `options` for this use; raises BrokerError."""
         fixed = {key: _PRODUCER[key] for key in ("acks", "enable_idempotence", "allow_auto_create_topics")}
-        return self._connect(KafkaProducer, {**_PRODUCER, **self._kafka.producer, **fixed})
+        return self._connect(KafkaProducer, {**_PRODUCER, **self._kafka.producer, **options, **fixed})
 
     def admin(self) -> Any:
         """An administrator of topics; raises BrokerError."""

@@ -1,0 +1,277 @@
+"""Membership in the consumer group, for `Monitor`: which parts are ours, and records of those that are open.
+
+Rules
+-----
+- The listener runs on the client's own thread, where hardly any call is allowed: it notes that the assignment changed,
+  and the reading thread settles it. Records of a poll in which that happened are thrown away; whoever reads them says
+  from where on.
+- Every part is paused until it is opened at an offset, after each assignment anew, kept or not: the client goes back to
+  the group's offset with a part it keeps, and that is behind what was read.
+- The group's offsets are for lag tools. Where a part goes on is said by the state.
+- A consumer that is behind on open parts and gets nothing for a while is made anew (several releases of the client had
+  such faults).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import structlog
+from kafka import ConsumerRebalanceListener, OffsetAndMetadata, TopicPartition
+from kafka.errors import IllegalStateError, KafkaError, NoOffsetForPartitionError, OffsetOutOfRangeError
+
+from streamcal.errors import BrokerError
+from streamcal.runtime.cluster import Fetched, Part
+from streamcal.runtime.logs.kafka_clients import admin_timeout_ms
+from streamcal.runtime.logs.kafka_errors import Trouble, out_of_range, passes, refusal
+
+__all__ = ["KafkaMembership"]
+
+_COMMIT_MS: Final = 5_000
+_PAUSE_S: Final = 0.2
+"""Pause after an error that comes back at once, so that trying again does not spin."""
+_STALLED_S: Final = 60.0
+"""Behind for so long without a record: twice the client's longest back-off and a broker's restart."""
+
+log = structlog.get_logger(__name__)
+
+
+class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # the client ships no types
+    """Notes an assignment; nothing else may be done on the client's thread."""
+
+    def __init__(self) -> None:
+        self.moved = False
+
+    def on_partitions_revoked(self, revoked: Iterable[Any]) -> None:
+        """Wait for the assignment that follows."""
+
+    def on_partitions_assigned(self, assigned: Iterable[Any]) -> None:  # noqa: ARG002
+        """Note it."""
+        self.moved = True
+
+
+class KafkaMembership:
+    """A member of the group; see `streamcal.runtime.cluster.Group`.
+
+    Parameters
+    ----------
+    make : callable
+        Makes a consumer that is a member of the group, not yet subscribed.
+    topics : mapping of str to str
+        Topic by role.
+    start : {"earliest", "latest"} or int
+        Where an input partition begins of which nothing was ever read; an int is a record time in ms.
+    check : callable
+        Called with the partition count of each topic at each assignment; may raise.
+    group_id, where : str
+        For messages.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[], Any],
+        topics: Mapping[str, str],
+        start: str | int,
+        *,
+        check: Callable[[Mapping[str, int]], None],
+        group_id: str,
+        where: str,
+    ) -> None:
+        self._make = make
+        self._topic = dict(topics)
+        self._role = {topic: role for role, topic in topics.items()}
+        self._start = start
+        self._check = check
+        self._group_id = group_id
+        self._where = where
+        self._trouble = Trouble()
+        self._next: dict[Any, int] = {}
+        self._held_back: set[Any] = set()
+        self.parts: frozenset[Part] = frozenset()
+        self.generation = 0
+        self._progress_s = time.monotonic()
+        self._join()
+
+    def poll(self, timeout_s: float) -> Fetched:
+        """Records of open parts; see `Group.poll`."""
+        if self._listener.moved and not self._settled():
+            time.sleep(min(timeout_s, _PAUSE_S))
+            return {}
+        fetched = self._fetch(timeout_s)
+        if self._listener.moved:
+            self._settled()
+            return {}
+        found = {}
+        for part, records in fetched.items():
+            if part in self._next:
+                self._next[part] = records[-1].offset + 1
+                found[self._part(part)] = (records, self._next[part])
+        self._watch(progress=bool(found))
+        return found
+
+    def open(self, part: Part, offset: int | None) -> int:
+        """Read a part from `offset` on; see `Group.open`."""
+        target = TopicPartition(self._topic[part[0]], part[1])
+        try:
+            at = self._first(target, part[0]) if offset is None else offset
+            if offset is not None:
+                self._check_kept(target, offset)
+            self._consumer.seek(target, at)
+            self._consumer.resume(target)
+        except KafkaError as error:
+            # The assignment is moving under us: it will be opened again with the next one.
+            self._listener.moved = True
+            self._tolerate("a partition could not be opened; trying again", error)
+            return offset or 0
+        self._next[target] = at
+        return at
+
+    def pause(self, parts: Sequence[Part], *, paused: bool) -> None:
+        """Hold parts back, or let them go on; see `Group.pause`."""
+        targets = [TopicPartition(self._topic[role], number) for role, number in parts]
+        known = [target for target in targets if target in self._consumer.assignment()]
+        if known:
+            (self._consumer.pause if paused else self._consumer.resume)(*known)
+        if paused:
+            self._held_back.update(known)
+        else:
+            self._held_back.difference_update(known)
+
+    def commit(self, offsets: Mapping[Part, int]) -> bool:
+        """Tell the group where we are, unchanged or not: that it takes it shows that we are a member still."""
+        told = {
+            TopicPartition(self._topic[role], number): OffsetAndMetadata(offset, "", -1)
+            for (role, number), offset in offsets.items()
+            if (role, number) in self.parts
+        }
+        if not told:
+            return False
+        try:
+            self._consumer.commit(told, timeout_ms=_COMMIT_MS)
+        except KafkaError as error:
+            self._tolerate("commit failed; the next one will contain it", error)
+            return False
+        return True
+
+    def lag(self) -> dict[Part, int]:
+        """Unread records of open parts, where the broker told."""
+        known = ((self._part(part), self._lag(part)) for part in self._next)
+        return {part: records for part, records in known if records is not None}
+
+    def close(self) -> None:
+        """Leave the group."""
+        self._consumer.close(autocommit=False, timeout_ms=_COMMIT_MS)
+
+    def _join(self) -> None:
+        self._listener = _Listener()
+        self._consumer = self._make()
+        for topic in self._topic.values():
+            # Known before joining: else the first assignment is made without partitions, and a second follows.
+            self._consumer.partitions_for_topic(topic)
+        self._consumer.subscribe(list(self._topic.values()), listener=self._listener)
+
+    def _part(self, part: Any) -> Part:
+        return self._role[part.topic], part.partition
+
+    def _fetch(self, timeout_s: float) -> Mapping[Any, list[Any]]:
+        try:
+            fetched: Mapping[Any, list[Any]] = self._consumer.poll(timeout_ms=int(timeout_s * 1000))
+        except NoOffsetForPartitionError:
+            self._listener.moved = True  # parts that were never committed: settling pauses them
+        except OffsetOutOfRangeError as error:
+            raise out_of_range(self._consumer, error, group_id=self._group_id, where=self._where) from error
+        except KafkaError as error:
+            self._tolerate("poll failed; trying again", error)
+            time.sleep(min(timeout_s, _PAUSE_S))
+        else:
+            return fetched
+        return {}
+
+    def _settled(self) -> bool:
+        """Take note of the assignment and pause all of it; False if the broker did not answer."""
+        self._listener.moved = False
+        try:
+            self._check({topic: len(self._consumer.partitions_for_topic(topic)) for topic in self._role})
+            assigned = self._consumer.assignment()
+            for part in assigned:
+                # A position of any kind, so that the client does not ask the group for one; nothing is read from it.
+                self._consumer.seek(part, 0)
+            if assigned:
+                self._consumer.pause(*assigned)
+        except KafkaError as error:
+            self._listener.moved = True
+            self._tolerate("the partitions assigned could not be placed; trying again", error)
+            return False
+        self._next = {}
+        self._held_back = set()
+        self.parts = frozenset(self._part(part) for part in assigned)
+        self.generation += 1
+        self._progress_s = time.monotonic()
+        return True
+
+    def _first(self, part: Any, role: str) -> int:
+        if role == "counts" or self._start == "earliest":
+            first: int = self._consumer.beginning_offsets([part], timeout_ms=admin_timeout_ms)[part]
+            return first
+        end: int = self._consumer.end_offsets([part], timeout_ms=admin_timeout_ms)[part]
+        if self._start == "latest":
+            return end
+        found = self._consumer.offsets_for_times({part: self._start}, timeout_ms=admin_timeout_ms)[part]
+        return end if found is None else int(found.offset)
+
+    def _check_kept(self, part: Any, offset: int) -> None:
+        first = self._consumer.beginning_offsets([part], timeout_ms=admin_timeout_ms)[part]
+        end = self._consumer.end_offsets([part], timeout_ms=admin_timeout_ms)[part]
+        if not first <= offset <= end:
+            raise BrokerError(
+                f"{part.topic}[{part.partition}] goes on at offset {offset}, the log holds {first} to {end}: records "
+                "that were not counted yet are gone",
+                where=self._where,
+                hint="accept the gap with `streamcal state accept-gap`, or begin anew with `streamcal state reset`",
+            )
+
+    def _watch(self, *, progress: bool) -> None:
+        now = time.monotonic()
+        behind = any((self._lag(part) or 0) > 0 for part in self._next if part not in self._held_back)
+        if progress or not behind:
+            self._progress_s = now
+        elif now - self._progress_s > _STALLED_S:
+            log.warning("behind without progress; the consumer is made anew", seconds=round(now - self._progress_s))
+            self._consumer.close(autocommit=False, timeout_ms=_COMMIT_MS)
+            self.parts, self._next = frozenset(), {}
+            self.generation += 1
+            self._progress_s = now
+            self._join()
+
+    def _lag(self, part: Any) -> int | None:
+        try:
+            end: int | None = self._consumer.highwater(part)
+        except IllegalStateError:  # between two assignments
+            return None
+        if end is None or end <= self._next[part]:
+            return None if end is None else 0
+        return max(0, end - self._position(part))
+
+    def _position(self, part: Any) -> int:
+        """Where reading goes on: after the last record, and after transaction markers behind it."""
+        if self._listener.moved:
+            return self._next[part]
+        try:
+            reached = self._consumer.position(part, timeout_ms=0)
+        except KafkaError:
+            reached = None
+        return max(self._next[part], reached or 0)
+
+    def _tolerate(self, what: str, error: KafkaError) -> None:
+        """Go on after what time can heal; refuse the rest.
+
+        Raises
+        ------
+        BrokerError
+            Trying again cannot help.
+        """
+        if not passes(error):
+            raise refusal(error, self._where) from error
+        self._trouble.say(what, error)

@@ -1,0 +1,293 @@
+"""The loop of `run`: poll, join, commit; and where the counts topic is ours, aggregate and publish.
+
+Runs in one thread. The wall clock decides when to commit, to take a picture and to call a partition idle, nothing else.
+One step is: poll; settle what the group gave or took; go on with recoveries; join; commit. What a commit promises is in
+`streamcal.roles.task`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import structlog
+
+from streamcal.parts.source_counts import CountSettings
+from streamcal.roles.aggregation import Aggregation
+from streamcal.roles.task import Task
+from streamcal.runtime.cluster import Cluster, Fetched, Part
+from streamcal.runtime.recovery import Recovery
+from streamcal.settings import EngineSettings
+from streamcal.snapshot import Snapshot
+from streamcal.state.claimed_log import AppendUncertainError, ClaimedLog, FencedError
+from streamcal.stream.events import TOPICS
+from streamcal.stream.source import Intake, SourceSettings
+
+__all__ = ["Monitor", "MonitorSettings", "Observer"]
+
+COUNTS: Final = "counts"
+_RECOVER_S: Final = 0.2
+"""Of each step, for recoveries: what is ready goes on beside them."""
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class MonitorSettings:
+    """What the monitor needs to know.
+
+    Attributes
+    ----------
+    engine, sources, counts
+        How events are read, joined and counted.
+    about : bytes
+        What our claims say: product version and configuration.
+    idle_timeout_s : float or None
+    retry_s : float
+        How long a role is left alone after another has claimed it.
+    """
+
+    engine: EngineSettings
+    sources: SourceSettings
+    counts: CountSettings
+    about: bytes
+    idle_timeout_s: float | None
+    retry_s: float = 5.0
+
+
+class Observer:
+    """Told of what happens; every method may be left as it is."""
+
+    def took_in(self, part: Part, intake: Intake, records: object) -> None:
+        """Records were joined."""
+
+    def before_commit(self) -> bool:
+        """Whether the commit may go on."""
+        return True
+
+
+class Monitor:
+    """Both roles of one process.
+
+    Parameters
+    ----------
+    settings : MonitorSettings
+    cluster : Cluster
+    now : callable
+        Monotonic seconds.
+    observer : Observer, optional
+    """
+
+    def __init__(
+        self,
+        settings: MonitorSettings,
+        cluster: Cluster,
+        now: Callable[[], float],
+        observer: Observer | None = None,
+    ) -> None:
+        self._settings = settings
+        self._cluster = cluster
+        self._now = now
+        self._observer = observer or Observer()
+        self._generation: int | None = None
+        self.tasks: dict[int, Task] = {}
+        self.aggregations: dict[int, Aggregation] = {}
+        self._recovering: dict[Part, Recovery[Task] | Recovery[Aggregation]] = {}
+        self._fenced: dict[Part, float] = {}
+        self._heard: dict[Part, float] = {}
+        self.last_good_s: float | None = None
+        self.read: Counter[str] = Counter()
+
+    def step(self, timeout_s: float) -> None:
+        """One poll and what follows from it; commits are apart."""
+        fetched = self._cluster.group.poll(timeout_s)
+        if self._cluster.group.generation != self._generation:
+            self._reassign()
+        self._claim_again()
+        self._recover()
+        self._join(fetched)
+        self._aggregate(fetched)
+        self._follow_idle()
+
+    @property
+    def assigned(self) -> bool:
+        """Whether the group has given us anything."""
+        return bool(self._cluster.group.parts)
+
+    @property
+    def recovering(self) -> Mapping[Part, int]:
+        """Records read so far by each recovery."""
+        return {part: recovery.restored.records for part, recovery in self._recovering.items()}
+
+    def commit(self) -> bool:
+        """Make everything joined durable, then what was aggregated; whether the group took our offsets."""
+        if not self._observer.before_commit():
+            return False
+        for number, task in list(self.tasks.items()):
+            self._guarded(("task", number), partial(task.commit, self._cluster.counts))
+        for shard, aggregation in list(self.aggregations.items()):
+            self._guarded((COUNTS, shard), partial(self._settle, aggregation))
+        offsets = {(topic, n): at for n, task in self.tasks.items() for topic, at in task.offsets.items()}
+        offsets |= {(COUNTS, n): held.position for n, held in self.aggregations.items() if held.position is not None}
+        taken = self._cluster.group.commit(offsets)
+        if taken:
+            self.last_good_s = self._now()
+        return taken
+
+    def pictures(self) -> list[Snapshot]:
+        """What the aggregators here show."""
+        lag = dict(self._cluster.group.lag())
+        return [aggregation.picture(lag) for aggregation in self.aggregations.values()]
+
+    def _settle(self, aggregation: Aggregation) -> None:
+        aggregation.settle(self._cluster.publish_maps, self._cluster.counts)
+
+    def _guarded(self, role: Part, act: Callable[[], None]) -> None:
+        """Do something a role may turn out not to be ours for; then it is dropped, to be claimed again."""
+        try:
+            act()
+        except FencedError as error:
+            log.warning("taken over by another process; dropped here", role=role, error=str(error))
+            self._drop(role)
+            self._fenced[role] = self._now() + self._settings.retry_s
+        except AppendUncertainError as error:
+            log.warning("not known whether a write was stored; claiming again", role=role, error=str(error))
+            self._drop(role)
+            self._fenced[role] = self._now()
+
+    # --- assignment --------------------------------------------------------------------------------------------
+
+    def _wanted(self) -> set[Part]:
+        """Roles of the parts that are ours."""
+        parts = self._cluster.group.parts
+        tasks = {("task", n) for n in range(self._cluster.sources) if all((topic, n) in parts for topic in TOPICS)}
+        return tasks | {part for part in parts if part[0] == COUNTS}
+
+    def _reassign(self) -> None:
+        """Drop what went elsewhere, take over what came, and go on with what stayed."""
+        self._generation = self._cluster.group.generation
+        wanted = self._wanted()
+        held = {("task", n) for n in self.tasks} | {(COUNTS, n) for n in self.aggregations} | self._recovering.keys()
+        for role in (held | self._fenced.keys()) - wanted:
+            self._drop(role)
+            self._fenced.pop(role, None)
+        for number, task in self.tasks.items():
+            self._open_task(number, task)
+        for shard, aggregation in self.aggregations.items():
+            self._cluster.group.open((COUNTS, shard), aggregation.position)
+        for role in sorted(wanted - held - self._fenced.keys()):
+            self._begin(role)
+        log.info("assigned", kept=sorted(wanted & held), new=sorted(wanted - held), gone=sorted(held - wanted))
+
+    def _drop(self, role: Part) -> None:
+        """Forget a role; nothing is written any more."""
+        self._recovering.pop(role, None)
+        if role[0] == COUNTS:
+            self.aggregations.pop(role[1], None)
+        else:
+            self.tasks.pop(role[1], None)
+        parts = [role] if role[0] == COUNTS else [(topic, role[1]) for topic in TOPICS]
+        for part in parts:
+            self._heard.pop(part, None)
+        ours = self._cluster.group.parts
+        self._cluster.group.pause([part for part in parts if part in ours], paused=True)
+
+    def _claim_again(self) -> None:
+        now = self._now()
+        for role in [role for role, at in self._fenced.items() if at <= now]:
+            del self._fenced[role]
+            self._begin(role)
+
+    def _begin(self, role: Part) -> None:
+        kind, number = role
+        if kind == COUNTS:
+            self._recovering[role] = Recovery(lambda: self._new_aggregation(number), self._settings.about)
+        else:
+            self._recovering[role] = Recovery(lambda: self._new_task(number), self._settings.about)
+
+    def _new_task(self, number: int) -> Task:
+        return Task(number, self._settings.sources, self._settings.counts, self._claimed(number))
+
+    def _new_aggregation(self, shard: int) -> Aggregation:
+        state = self._claimed(self._cluster.sources + shard)
+        return Aggregation(self._settings.engine, self._settings.counts, self._cluster.sources, state)
+
+    def _claimed(self, number: int) -> ClaimedLog:
+        return ClaimedLog(self._cluster.state(number), self._cluster.new_author(), where=f"state[{number}]")
+
+    def _recover(self) -> None:
+        deadline = self._now() + _RECOVER_S
+        while self._recovering:
+            for role, recovery in list(self._recovering.items()):
+                found = recovery.step()
+                if found is not None:
+                    del self._recovering[role]
+                    self._resume(role, found)
+            if self._now() >= deadline:
+                return
+
+    def _resume(self, role: Part, found: Task | Aggregation) -> None:
+        if isinstance(found, Task):
+            self.tasks[role[1]] = found
+            self._open_task(role[1], found)
+        else:
+            self._guarded(role, lambda: self._resume_aggregation(role[1], found))
+        log.info("recovered", role=role)
+
+    def _resume_aggregation(self, shard: int, found: Aggregation) -> None:
+        self.aggregations[shard] = found
+        if found.fresh:
+            found.adopt(self._cluster.published_maps())
+        else:
+            found.republish(self._cluster.publish_maps)
+        self._cluster.group.open((COUNTS, shard), found.position)
+
+    def _open_task(self, number: int, task: Task) -> None:
+        for topic in TOPICS:
+            first = self._cluster.group.open((topic, number), task.offsets.get(topic))
+            if topic not in task.offsets:
+                task.begin(topic, first)
+            self._heard[topic, number] = self._now()
+
+    # --- records -----------------------------------------------------------------------------------------------
+
+    def _join(self, fetched: Fetched) -> None:
+        for topic in TOPICS:
+            for (role, number), (records, next_offset) in fetched.items():
+                task = self.tasks.get(number)
+                if role == topic and task is not None and next_offset > task.offsets.get(topic, -1):
+                    intake = task.read(topic, records, next_offset)
+                    self.read[f"{role}[{number}]"] += len(records)
+                    self._observer.took_in((role, number), intake, records)
+                    if records:
+                        self._heard[role, number] = self._now()
+
+    def _aggregate(self, fetched: Fetched) -> None:
+        for (role, shard), (records, next_offset) in fetched.items():
+            aggregation = self.aggregations.get(shard)
+            if role == COUNTS and aggregation is not None:
+                aggregation.take((record.offset, record.key, record.value) for record in records)
+                aggregation.position = next_offset
+
+    def _follow_idle(self) -> None:
+        """Let idle partitions follow the lowest of their topic that is not."""
+        timeout_s = self._settings.idle_timeout_s
+        if timeout_s is None or not self.tasks:
+            return
+        now, lag = self._now(), self._cluster.group.lag()
+        for place, topic in enumerate(TOPICS):
+            quiet = {
+                n
+                for n in self.tasks
+                if lag.get((topic, n)) == 0 and now - self._heard.get((topic, n), now) >= timeout_s
+            }
+            others = [task.source.watermarks[place] for n, task in self.tasks.items() if n not in quiet]
+            if not quiet or not others:
+                continue
+            lowest = min(others)
+            for number in quiet:
+                if lowest > self.tasks[number].source.watermarks[place]:
+                    self.tasks[number].advance(topic, lowest)

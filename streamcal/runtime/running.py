@@ -1,0 +1,85 @@
+"""When the monitor commits and shows itself: pace, readiness, pictures."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import structlog
+
+from streamcal.published import WindowCounts
+from streamcal.runtime.loop import Pace, Readers
+from streamcal.runtime.monitor import Monitor
+
+__all__ = ["Running"]
+
+_POLL_S = 0.25
+"""Longest wait for records; bounds how late a stop signal or a picture can be."""
+_PROGRESS_S = 5.0
+"""A recovery is told of so often."""
+
+log = structlog.get_logger(__name__)
+
+
+class Running:
+    """Drives a monitor until stopped.
+
+    Parameters
+    ----------
+    monitor : Monitor
+    readers : Readers
+    commit_every_s : float
+    session_s : float
+        Pictures stop when the group has not confirmed us for so long: another may have taken over.
+    """
+
+    def __init__(self, monitor: Monitor, readers: Readers, commit_every_s: float, session_s: float) -> None:
+        self._monitor = monitor
+        self._readers = readers
+        self._commit_pace = Pace(commit_every_s)
+        self._progress_pace = Pace(_PROGRESS_S)
+        self._session_s = session_s
+
+    def run(self, should_stop: Callable[[], bool]) -> None:
+        """Work until `should_stop`; what was joined is durable before it returns."""
+        try:
+            while not should_stop():
+                self._monitor.step(_POLL_S)
+                self._tell_readiness()
+                self._readers.counts.answer(self._counts)
+                if self._commit_pace.due():
+                    self._commit()
+                    self._show()
+        finally:
+            self._readers.readiness.not_ready("stopping")
+        self._commit()
+        self._show()
+
+    def _commit(self) -> None:
+        started = time.monotonic()
+        self._monitor.commit()
+        self._readers.commits.observe(time.monotonic() - started)
+
+    def _show(self) -> None:
+        """Publish the newest picture; none where the aggregator is elsewhere or may be by now."""
+        good = self._monitor.last_good_s
+        pictures = self._monitor.pictures() if good is not None and time.monotonic() - good < self._session_s else []
+        if pictures:
+            self._readers.holder.publish(pictures[0])
+        else:
+            self._readers.holder.withdraw()
+
+    def _tell_readiness(self) -> None:
+        recovering = self._monitor.recovering
+        if recovering:
+            self._readers.readiness.not_ready(
+                "recovering " + ", ".join(f"{role} {n}" for role, n in sorted(recovering))
+            )
+            if self._progress_pace.due():
+                told = {f"{role}[{n}]": records for (role, n), records in sorted(recovering.items())}
+                log.info("recovering", records=told)
+        elif self._monitor.assigned:
+            self._readers.readiness.ready()
+
+    def _counts(self) -> list[WindowCounts]:
+        return [held for role in self._monitor.aggregations.values() for held in role.aggregator.published.counts()]
