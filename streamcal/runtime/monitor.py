@@ -22,7 +22,7 @@ from streamcal.runtime.cluster import Cluster, Fetched, Part
 from streamcal.runtime.recovery import Recovery
 from streamcal.settings import EngineSettings
 from streamcal.snapshot import Snapshot
-from streamcal.state.claimed_log import AppendUncertainError, ClaimedLog, FencedError
+from streamcal.state.claimed_log import ClaimedLog, FencedError, LogUnavailableError
 from streamcal.stream.events import TOPICS
 from streamcal.stream.source import Intake, SourceSettings
 
@@ -31,6 +31,9 @@ __all__ = ["Monitor", "MonitorSettings", "Observer"]
 COUNTS: Final = "counts"
 _RECOVER_S: Final = 0.2
 """Of each step, for recoveries: what is ready goes on beside them."""
+
+_AGAIN_S: Final = 1.0
+"""Pause before a role is claimed again whose log did not answer."""
 
 log = structlog.get_logger(__name__)
 
@@ -95,7 +98,7 @@ class Monitor:
         self._generation: int | None = None
         self.tasks: dict[int, Task] = {}
         self.aggregations: dict[int, Aggregation] = {}
-        self._recovering: dict[Part, Recovery[Task] | Recovery[Aggregation]] = {}
+        self._recovering: dict[Part, Recovery[Task | Aggregation]] = {}
         self._fenced: dict[Part, float] = {}
         self._heard: dict[Part, float] = {}
         self.last_good_s: float | None = None
@@ -153,10 +156,10 @@ class Monitor:
             log.warning("taken over by another process; dropped here", role=role, error=str(error))
             self._drop(role)
             self._fenced[role] = self._now() + self._settings.retry_s
-        except AppendUncertainError as error:
-            log.warning("not known whether a write was stored; claiming again", role=role, error=str(error))
+        except LogUnavailableError as error:
+            log.warning("the state does not answer; claiming again", role=role, error=str(error))
             self._drop(role)
-            self._fenced[role] = self._now()
+            self._fenced[role] = self._now() + _AGAIN_S
 
     # --- assignment --------------------------------------------------------------------------------------------
 
@@ -180,7 +183,12 @@ class Monitor:
             self._cluster.group.open((COUNTS, shard), aggregation.position)
         for role in sorted(wanted - held - self._fenced.keys()):
             self._begin(role)
-        log.info("assigned", kept=sorted(wanted & held), new=sorted(wanted - held), gone=sorted(held - wanted))
+        log.info(
+            "partitions assigned",
+            partitions=sorted(n for role, n in wanted if role == "task"),
+            aggregating=sorted(n for role, n in wanted if role == COUNTS),
+            gone=sorted(f"{role} {n}" for role, n in held - wanted),
+        )
 
     def _drop(self, role: Part) -> None:
         """Forget a role; nothing is written any more."""
@@ -203,10 +211,8 @@ class Monitor:
 
     def _begin(self, role: Part) -> None:
         kind, number = role
-        if kind == COUNTS:
-            self._recovering[role] = Recovery(lambda: self._new_aggregation(number), self._settings.about)
-        else:
-            self._recovering[role] = Recovery(lambda: self._new_task(number), self._settings.about)
+        fresh = self._new_aggregation(number) if kind == COUNTS else self._new_task(number)
+        self._recovering[role] = Recovery(fresh, self._settings.about)
 
     def _new_task(self, number: int) -> Task:
         return Task(number, self._settings.sources, self._settings.counts, self._claimed(number))
@@ -222,19 +228,22 @@ class Monitor:
         deadline = self._now() + _RECOVER_S
         while self._recovering:
             for role, recovery in list(self._recovering.items()):
-                found = recovery.step()
-                if found is not None:
-                    del self._recovering[role]
-                    self._resume(role, found)
+                self._guarded(role, partial(self._recover_one, role, recovery))
             if self._now() >= deadline:
                 return
+
+    def _recover_one(self, role: Part, recovery: Recovery[Task | Aggregation]) -> None:
+        found = recovery.step()
+        if found is not None:
+            del self._recovering[role]
+            self._resume(role, found)
 
     def _resume(self, role: Part, found: Task | Aggregation) -> None:
         if isinstance(found, Task):
             self.tasks[role[1]] = found
             self._open_task(role[1], found)
         else:
-            self._guarded(role, lambda: self._resume_aggregation(role[1], found))
+            self._resume_aggregation(role[1], found)
         log.info("recovered", role=role)
 
     def _resume_aggregation(self, shard: int, found: Aggregation) -> None:

@@ -1,12 +1,11 @@
-"""Tasks and aggregators that are ours, from claim to resumption; each by itself, and dropped when it goes elsewhere."""
+"""A role that is ours, from claim to resumption; each by itself, and dropped when it goes elsewhere."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Generic, Protocol, TypeVar
 
-from streamcal.state.claimed_log import AppendUncertainError, Restored
+from streamcal.state.claimed_log import Restored
 
 __all__ = ["Durable", "Recovery"]
 
@@ -22,42 +21,31 @@ class Durable(Protocol):
 Role = TypeVar("Role", bound=Durable)
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """How far a recovery is."""
-
-    records: int
-    ignored: int
-
-
 class Recovery(Generic[Role]):
     """Takes one role over, a little at a time.
 
     Parameters
     ----------
-    make : callable
-        Makes the role anew, with an author of its own.
+    role : Task or Aggregation
+        Fresh, with an author of its own.
     about : bytes
         What the claim says.
+
+    Attributes
+    ----------
+    restored : Restored
+        How far it is.
     """
 
-    def __init__(self, make: Callable[[], Role], about: bytes) -> None:
-        self._make = make
-        self._about = about
-        self._role = make()
-        self._steps = self._role.take_over(about)
+    def __init__(self, role: Role, about: bytes) -> None:
+        self._role = role
+        self._steps = role.take_over(about)
         self.restored = Restored()
 
     def step(self) -> Role | None:
-        """Do a little; the role once it is complete.
-
-        An append of which nothing is known begins everything again under another author.
-        """
+        """Do a little; the role once it is complete. Raises as `ClaimedLog.take_over`."""
         try:
             self.restored = next(self._steps)
         except StopIteration:
             return self._role
-        except AppendUncertainError:
-            self._role = self._make()
-            self._steps = self._role.take_over(self._about)
         return None

@@ -31,6 +31,7 @@ __all__ = [
     "AppendUncertainError",
     "ClaimedLog",
     "FencedError",
+    "LogUnavailableError",
     "RecordLog",
     "Restored",
     "StateLostError",
@@ -43,7 +44,11 @@ CHUNK_BYTES: Final = 900_000
 Kind = Literal["claim", "delta", "snapshot"]
 
 
-class AppendUncertainError(Exception):
+class LogUnavailableError(Exception):
+    """The log does not answer; whoever works on it drops what it has and takes over anew, later."""
+
+
+class AppendUncertainError(LogUnavailableError):
     """Whether records were stored is not known; their author may not write again."""
 
 
@@ -74,6 +79,10 @@ class RecordLog(Protocol):
         """(offset, value) of the records from `start` (None: the first kept) up to offset `stop`, excluded.
 
         None now and then, so that whoever reads can do something else.
+
+        Raises
+        ------
+        LogUnavailableError
         """
         ...
 

@@ -13,7 +13,7 @@ from kafka.errors import KafkaError
 from streamcal.errors import BrokerError
 from streamcal.runtime.logs.kafka_clients import KafkaClients, admin_timeout_ms
 from streamcal.runtime.logs.kafka_errors import passes, refusal
-from streamcal.state.claimed_log import AppendUncertainError
+from streamcal.state.claimed_log import AppendUncertainError, LogUnavailableError
 
 __all__ = ["KafkaCounts", "KafkaRecordLog", "Producing"]
 
@@ -47,12 +47,15 @@ class Producing:
         BrokerError
             The broker refuses for good.
         """
-        if self._producer is None:
-            self._producer = self._clients.producer(max_request_size=_LARGEST_REQUEST, compression_type="lz4")
         try:
+            if self._producer is None:
+                self._producer = self._clients.producer(max_request_size=_LARGEST_REQUEST, compression_type="lz4")
             self._sent.append(self._producer.send(topic, value=value, key=key, partition=partition))
         except KafkaError as error:
             raise self._given_up(error) from error
+        except BrokerError as error:  # not the first connection of this process: the broker is away
+            self._sent = []
+            raise AppendUncertainError(error.what) from error
 
     def wait(self) -> list[int]:
         """Offsets of the records sent since the last call, once all are acknowledged; raises as `send` does."""
@@ -100,7 +103,10 @@ class KafkaRecordLog:
 
     def read(self, start: int | None, stop: int) -> Iterator[tuple[int, bytes] | None]:
         """Records from `start` up to `stop`; see `RecordLog.read`."""
-        consumer = self._clients.state_consumer()
+        try:
+            consumer = self._clients.state_consumer()
+        except BrokerError as error:  # not the first connection of this process: the broker is away
+            raise LogUnavailableError(error.what) from error
         try:
             consumer.assign([self._part])
             if start is None:
@@ -113,12 +119,18 @@ class KafkaRecordLog:
                     if record.offset < stop:
                         yield record.offset, record.value
                 yield None
+        except KafkaError as error:
+            raise LogUnavailableError(f"{type(error).__name__}: {error}") from error
         finally:
             consumer.close(timeout_ms=_POLL_MS)
 
     def delete_before(self, offset: int) -> None:
         """Let go of records before `offset`; a failure is made up for by the next call."""
-        admin = self._clients.admin()
+        try:
+            admin = self._clients.admin()
+        except BrokerError as error:
+            log.warning("old state could not be deleted; the next snapshot will", error=error.what)
+            return
         try:
             admin.delete_records({self._part: offset}, timeout_ms=admin_timeout_ms)
         except KafkaError as error:
