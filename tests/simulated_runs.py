@@ -92,7 +92,16 @@ OPTIONS: dict[str, Any] = {
 
 def world_of(seed: int, events: Sequence[Event], rules: Rules) -> World:
     settings = engine(rules, range(SOURCES), cuts=CUTS, **OPTIONS)._settings
-    monitor = MonitorSettings(settings, source_settings(settings), count_settings(settings), b"test", None, retry_s=0.5)
+    monitor = MonitorSettings(
+        settings,
+        source_settings(settings),
+        count_settings(settings),
+        about=b"test",
+        idle_timeout_s=None,
+        retry_s=0.5,
+        chunk_bytes=500,
+        snapshot_after=8_000,
+    )
     return World(seed, logs_of(events), monitor, SOURCES)
 
 
@@ -114,7 +123,9 @@ def differences(seed: int, **sizes: int) -> tuple[list[str], Counter[str]]:
     found = []
     (aggregation,) = monitor.aggregations.values()
     counters = aggregation.tally.total()
-    wrong = {name: (counters[name], truth.counters[name]) for name in COUNTERS if counters[name] != truth.counters[name]}
+    wrong = {
+        name: (counters[name], truth.counters[name]) for name in COUNTERS if counters[name] != truth.counters[name]
+    }
     if wrong:
         found.append(f"counters (ours, recount): {wrong}")
     world.counts.compact()

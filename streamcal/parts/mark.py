@@ -17,6 +17,7 @@ from streamcal.stream.tally import Tally
 __all__ = ["Mark", "MarkKey", "mark_of", "total"]
 
 _FORMAT: Final = 1
+_KEY: Final = msgspec.json.Decoder(tuple[str, int, int])
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -33,8 +34,10 @@ class MarkKey:
     @classmethod
     def from_bytes(cls, data: bytes) -> MarkKey | None:
         """Read what `to_bytes` wrote; None where the key is not that of a mark."""
+        if not data.startswith(b'["mark"'):
+            return None
         try:
-            word, source, claim = msgspec.json.decode(data, type=tuple[str, int, int])
+            word, source, claim = _KEY.decode(data)
         except msgspec.DecodeError:
             return None
         return cls(source, claim) if word == "mark" else None

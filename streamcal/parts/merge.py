@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from streamcal.aggregator import Aggregator
 from streamcal.parts.finality import final_before_ms
 from streamcal.parts.mark import Mark, MarkKey, total
-from streamcal.parts.part import Part, PartKey, SeriesKey, StoredKey
+from streamcal.parts.part import Family, Part, PartKey, SeriesKey, StoredKey
 from streamcal.parts.source_counts import CODES, CountSettings
 from streamcal.state.trees import recorded
-from streamcal.stats.cells import Cells, reduce_cells
+from streamcal.stats.cells import Cells
 from streamcal.stats.counts import promote
 from streamcal.stats.series import SeriesTable
 from streamcal.stream.tally import Tally
@@ -57,7 +57,7 @@ class Merge:
         Filled with the sum of the marks.
     """
 
-    STATE = ("_held", "_keys", "_marks", "_claims")
+    STATE = ("_held", "_keys", "_marks", "_claims", "_old_marks", "_old_parts")
 
     def __init__(self, aggregator: Aggregator, settings: CountSettings, sources: int, tally: Tally) -> None:
         self._aggregator = aggregator
@@ -68,7 +68,12 @@ class Merge:
         self._keys: dict[tuple[int, PartKey], int] = {}
         self._marks: dict[int, Mark] = {}
         self._claims: dict[int, int] = {}
-        self._stale: list[bytes] = []
+        self._old_marks: list[bytes] = []
+        self._old_parts: list[tuple[int, int, bytes]] = []
+        self._waiting: dict[tuple[Family, int], list[tuple[int, Ints, Ints]]] = {}
+        self._final: dict[tuple[int, Family, str], int] = {}
+        self._units: dict[tuple[Family, int], int] = {}
+        self._present: list[tuple[Ints, Ints, Ints]] = []
         aggregator.follow(range(sources))
 
     def part(self, stored: StoredKey, part: Part) -> None:
@@ -76,32 +81,34 @@ class Merge:
         key = (stored.source, stored.part)
         claim = self._keys.get(key, -1)
         if stored.claim < claim:
-            self._stale.append(stored.to_bytes())
+            self._supersede(stored)
             return
         if stored.claim > claim >= 0:
-            self._stale.append(StoredKey(stored.part, stored.source, claim).to_bytes())
+            self._supersede(StoredKey(stored.part, stored.source, claim))
         self._keys[key] = stored.claim
         if stored.part.pane < self._final_before(stored.source, stored.part):
             return
         held = self._held.get(key)
         self._held[key] = _Held(stored.claim, list(part.series), part.place, part.code, part.values)
-        self._apply(stored.part, part, held)
+        self._note(stored.part, part, held)
 
     def mark(self, key: MarkKey, mark: Mark) -> None:
         """Take a mark in: everything its source told before is complete up to its watermarks."""
         claim = self._claims.get(key.source, -1)
         if key.claim < claim:
-            self._stale.append(key.to_bytes())
+            self._old_marks.append(key.to_bytes())
             return
         if key.claim > claim >= 0:
-            self._stale.append(MarkKey(key.source, claim).to_bytes())
+            self._old_marks.append(MarkKey(key.source, claim).to_bytes())
         self._claims[key.source] = key.claim
         self._marks[key.source] = mark
+        self._final.clear()
         for name in mark.models:
             self._aggregator.loop(self._aggregator.names.model(name))
 
     def settle(self) -> None:
         """Let the aggregator go on to where the marks are, and let go of what became final."""
+        self._apply()
         names = self._aggregator.names
         index = {name: names.model(name) for mark in self._marks.values() for name in mark.models}
         total(self._marks.values(), self._tally, index)
@@ -111,9 +118,16 @@ class Merge:
             del self._held[source, key]
 
     def take_stale(self) -> list[bytes]:
-        """Keys on the counts topic that nobody needs any more: of older claims, and of panes out of every window."""
-        gone = [key for key in self._keys if key[1].pane < self._needed_from(key[1])]
-        stale, self._stale = self._stale, []
+        """Keys on the counts topic that nobody needs any more: of older claims, and of panes out of every window.
+
+        To be called once what was taken in is durable, and to be taken back in this order: a mark says that the parts
+        of its claim are there, so it goes before them.
+        """
+        needed = {place: self._needed_from(*place) for place in {(key.family, key.model) for _, key in self._keys}}
+        gone = [key for key in self._keys if key[1].pane < needed[key[1].family, key[1].model]]
+        stale, self._old_marks = self._old_marks, []
+        stale += [key for source, claim, key in self._old_parts if claim < self._claims.get(source, -1)]
+        self._old_parts = [old for old in self._old_parts if old[1] >= self._claims.get(old[0], -1)]
         for source, key in gone:
             stale.append(StoredKey(key, source, self._keys.pop((source, key))).to_bytes())
             self._held.pop((source, key), None)
@@ -131,66 +145,93 @@ class Merge:
                 if value > BEGINNING:
                     yield (topic, source), value
 
+    def _supersede(self, stored: StoredKey) -> None:
+        """A part of an older claim, to be taken back once a mark of a newer claim has been seen."""
+        self._old_parts.append((stored.source, stored.claim, stored.to_bytes()))
+
     def _final_before(self, source: int, key: PartKey) -> int:
         """First pane of a family that may still change at a source."""
+        place = (source, key.family, key.model)
+        known = self._final.get(place)
+        if known is None:
+            known = self._final[place] = self._found_final(*place)
+        return known
+
+    def _found_final(self, source: int, family: Family, model: str) -> int:
         mark = self._marks.get(source)
-        if mark is None or key.family == "everything":
+        if mark is None or family == "everything":
             return BEGINNING
-        horizon_ms = self._horizon_ms(key.model)
-        unit_ms = self._settings.unit_ms(key.family, horizon_ms)
+        horizon_ms = self._aggregator.rules(self._aggregator.names.model(model)).horizon_ms
+        unit_ms = self._unit_ms(family, horizon_ms)
         return final_before_ms(mark.watermarks, horizon_ms, self._settings.skew_ms) // unit_ms
 
-    def _needed_from(self, key: PartKey) -> int:
+    def _unit_ms(self, family: Family, horizon_ms: int) -> int:
+        known = self._units.get((family, horizon_ms))
+        if known is None:
+            known = self._units[family, horizon_ms] = self._settings.unit_ms(family, horizon_ms)
+        return known
+
+    def _needed_from(self, family: Family, model: str) -> int:
         """First pane of a family that the aggregator still needs."""
-        if key.family == "everything":
+        if family == "everything":
             return BEGINNING
+        return self._aggregator.needed_from(family, self._aggregator.names.model(model))
+
+    def _note(self, key: PartKey, part: Part, held: _Held | None) -> None:
+        """Let what a part says beyond what was held wait for `_apply`."""
         model = self._aggregator.names.model(key.model)
-        return self._aggregator.needed_from(key.family, model)
-
-    def _horizon_ms(self, model: str) -> int:
-        return self._aggregator.rules(self._aggregator.names.model(model)).horizon_ms
-
-    def _apply(self, key: PartKey, part: Part, held: _Held | None) -> None:
-        aggregator, model = self._aggregator, self._aggregator.names.model(key.model)
-        aggregator.loop(model)
-        if key.family == "watch":
-            if part.version is not None:
-                aggregator.watches[model].note_versions(key.pane, part.version)
-            aggregator.add_watch(model, *self._new(key, part, held, aggregator.watch_panes[model].series, model))
-        elif key.family in ("window", "everything"):
-            series = aggregator.aggregate.series
-            pane, cells = self._new(key, part, held, series, model)
-            if key.family == "everything":
-                aggregator.aggregate.add_everything(cells)
-            else:
-                numbers = _numbers(part.series, series, model)
-                present = (numbers, np.full(len(numbers), key.pane), part.last_ms)
-                aggregator.aggregate.add_window(pane, cells, present)
-        elif key.family == "score":
-            pane, cells = self._new(key, part, held, aggregator.signs.score_series, model)
-            aggregator.signs.add_scores(pane, cells.code, cells.values[:, 0])
-        else:
-            pane, cells = self._new(key, part, held, None, model)
-            if key.family == "cohort":
-                aggregator.signs.add_cohorts(model, pane, cells.code, cells.values[:, 0])
-            else:
-                aggregator.aggregate.add_fit(model, pane, cells)
-
-    def _new(
-        self, key: PartKey, part: Part, held: _Held | None, series: SeriesTable | None, model: int
-    ) -> tuple[Ints, Cells]:
-        """What a part adds to what was held: cells by the aggregator's numbers, and their panes."""
-        code, values = _coded(key, part.series, part.place, part.code, series, model), part.values
+        self._aggregator.loop(model)
+        series = self._series(key.family, model)
+        waiting = self._waiting.setdefault((key.family, model), [])
+        code = _coded(key.family, part.series, part.place, part.code, series, model)
+        waiting.append((key.pane, code, part.values))
         if held is not None:
-            before = held.values
-            if before.shape[1] < values.shape[1]:
-                before = promote(before)
-            code = np.append(code, _coded(key, held.series, held.place, held.code, series, model))
-            values = np.concatenate([values, -before])
-            cells = reduce_cells(code, values)
-            changed = cells.values.any(axis=1)
-            code, values = cells.code[changed], cells.values[changed]
-        return np.full(len(code), key.pane), Cells(code, values)
+            before = _coded(key.family, held.series, held.place, held.code, series, model)
+            waiting.append((key.pane, before, -held.values))
+        if key.family == "watch" and part.version is not None:
+            self._aggregator.watches[model].note_versions(key.pane, part.version)
+        if key.family == "window" and series is not None:
+            numbers = _numbers(part.series, series, model)
+            self._present.append((numbers, np.full(len(numbers), key.pane), part.last_ms))
+
+    def _apply(self) -> None:
+        """Count what waits, all parts of a family and model at once."""
+        waiting, self._waiting = self._waiting, {}
+        for (family, model), parts in waiting.items():
+            width = max(values.shape[1] for _, _, values in parts)
+            pane = np.repeat([pane for pane, _, _ in parts], [len(code) for _, code, _ in parts])
+            code = np.concatenate([code for _, code, _ in parts])
+            values = np.concatenate([_as_wide(values, width) for _, _, values in parts])
+            self._count(family, model, *_net(pane, code, values))
+        self._present = []
+
+    def _count(self, family: Family, model: int, pane: Ints, cells: Cells) -> None:
+        aggregator = self._aggregator
+        match family:
+            case "window":
+                numbers, panes, last_ms = (np.concatenate(part) for part in zip(*self._present, strict=True))
+                aggregator.aggregate.add_window(pane, cells, (numbers, panes, last_ms))
+            case "everything":
+                aggregator.aggregate.add_everything(cells)
+            case "fit":
+                aggregator.aggregate.add_fit(model, pane, cells)
+            case "watch":
+                aggregator.add_watch(model, pane, cells)
+            case "cohort":
+                aggregator.signs.add_cohorts(model, pane, cells.code, cells.values[:, 0])
+            case "score":
+                aggregator.signs.add_scores(pane, cells.code, cells.values[:, 0])
+
+    def _series(self, family: Family, model: int) -> SeriesTable | None:
+        """Numbers of segments where a family is counted; None where it counts whole models only."""
+        match family:
+            case "window" | "everything":
+                return self._aggregator.aggregate.series
+            case "watch":
+                return self._aggregator.watch_panes[model].series
+            case "score":
+                return self._aggregator.signs.score_series
+        return None
 
 
 def _numbers(keys: Sequence[SeriesKey], series: SeriesTable, model: int) -> Ints:
@@ -198,9 +239,29 @@ def _numbers(keys: Sequence[SeriesKey], series: SeriesTable, model: int) -> Ints
 
 
 def _coded(
-    key: PartKey, keys: Sequence[SeriesKey], place: Ints, code: Ints, series: SeriesTable | None, model: int
+    family: Family, keys: Sequence[SeriesKey], place: Ints, code: Ints, series: SeriesTable | None, model: int
 ) -> Ints:
+    """Codes by the numbers of `series`."""
     if series is None:
         return code
-    coded: Ints = _numbers(keys, series, model)[place] * CODES[key.family] + code
+    coded: Ints = _numbers(keys, series, model)[place] * CODES[family] + code
     return coded
+
+
+def _as_wide(values: Ints, width: int) -> Ints:
+    """Values with the columns of a weighted stream where others have them; what is taken away has them negative."""
+    if values.shape[1] == width:
+        return values
+    return promote(values)
+
+
+def _net(pane: Ints, code: Ints, values: Ints) -> tuple[Ints, Cells]:
+    """Cells that differ from zero once all of a pane and code are added up, and their panes."""
+    order = np.lexsort((code, pane))
+    pane, code = pane[order], code[order]
+    first = np.ones(len(code), dtype=np.bool_)
+    first[1:] = (pane[1:] != pane[:-1]) | (code[1:] != code[:-1])
+    starts = np.flatnonzero(first)
+    summed = np.add.reduceat(values[order], starts, axis=0) if len(starts) else values
+    changed = summed.any(axis=1)
+    return pane[starts][changed], Cells(code[starts][changed], summed[changed])

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 from streamcal.errors import StateFormatError
 from streamcal.state.packing import pack, unpack
+from streamcal.state.trees import recorded
 
-__all__ = ["FAMILIES", "Family", "Part", "PartKey", "SeriesKey", "StoredKey", "narrowed"]
+__all__ = ["FAMILIES", "Family", "Part", "PartKey", "SeriesKey", "StoredKey"]
 
 Ints = NDArray[np.int64]
 SeriesKey = tuple[int, tuple[str, ...]]
@@ -37,8 +38,10 @@ FAMILIES: Final[tuple[Family, ...]] = ("window", "everything", "fit", "watch", "
 """
 
 _FORMAT: Final = 1
+_KEY: Final = msgspec.json.Decoder(tuple[Family, str, int, int, int, int])
 
 
+@recorded
 class PartKey(NamedTuple):
     """What a part is of."""
 
@@ -69,9 +72,7 @@ class StoredKey(NamedTuple):
             The key is of something else.
         """
         try:
-            family, model, pane, chunk, source, claim = msgspec.json.decode(
-                data, type=tuple[Family, str, int, int, int, int]
-            )
+            family, model, pane, chunk, source, claim = _KEY.decode(data)
         except msgspec.DecodeError as error:
             raise StateFormatError(f"a key of the counts topic cannot be read: {error}") from error
         return cls(PartKey(family, model, pane, chunk), source, claim)
@@ -104,17 +105,10 @@ class Part:
     version: int | None = None
 
     def to_bytes(self) -> bytes:
-        """The record's value."""
-        tree: dict[str, Any] = {
-            "format": _FORMAT,
-            "series": [[cut, list(values)] for cut, values in self.series],
-            "place": narrowed(self.place),
-            "code": narrowed(self.code),
-            "columns": [narrowed(column) for column in self.values.T],
-            "last_ms": self.last_ms,
-            "version": self.version,
-        }
-        return pack(tree)
+        """The record's value: one table of place, code and columns, column by column."""
+        table = np.empty((2 + self.values.shape[1], len(self.code)), dtype=np.int64)
+        table[0], table[1], table[2:] = self.place, self.code, self.values.T
+        return pack([_FORMAT, self.series, self.last_ms.tolist(), self.version, table])
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Part:
@@ -126,29 +120,17 @@ class Part:
             Damaged, or of a later release.
         """
         tree = unpack(data)
-        if not isinstance(tree, dict) or tree.get("format") != _FORMAT:
+        if not isinstance(tree, list) or not tree or tree[0] != _FORMAT:
             raise StateFormatError(
                 "a record of the counts topic has a form this release does not know",
                 hint="Run the release that wrote it, or rebuild the state.",
             )
-        columns = [column.astype(np.int64) for column in tree["columns"]]
+        _, series, last_ms, version, table = tree
         return cls(
-            series=[(cut, tuple(values)) for cut, values in tree["series"]],
-            place=tree["place"].astype(np.int64),
-            code=tree["code"].astype(np.int64),
-            values=np.stack(columns, axis=1) if columns else np.zeros((len(tree["code"]), 0), dtype=np.int64),
-            last_ms=tree["last_ms"],
-            version=tree["version"],
+            series=[(cut, tuple(values)) for cut, values in series],
+            place=table[0],
+            code=table[1],
+            values=table[2:].T,
+            last_ms=np.array(last_ms, dtype=np.int64),
+            version=version,
         )
-
-
-def narrowed(column: Ints) -> NDArray[Any]:
-    """The column in the narrowest signed integers that hold it."""
-    if not len(column):
-        return column.astype(np.int8)
-    lowest, highest = int(column.min()), int(column.max())
-    for kind in (np.int8, np.int16, np.int32):
-        limits = np.iinfo(kind)
-        if limits.min <= lowest and highest <= limits.max:
-            return column.astype(kind)
-    return column

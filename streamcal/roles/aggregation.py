@@ -17,7 +17,7 @@ from streamcal.parts.mark import Mark, MarkKey
 from streamcal.parts.merge import Merge
 from streamcal.parts.part import Part, StoredKey
 from streamcal.parts.source_counts import CountSettings
-from streamcal.roles.task import CountsTopic
+from streamcal.roles.task import SNAPSHOT_AFTER, CountsTopic
 from streamcal.settings import EngineSettings
 from streamcal.snapshot import Snapshot
 from streamcal.state.claimed_log import ClaimedLog, Restored
@@ -30,8 +30,6 @@ from streamcal.stream.watermark import BEGINNING
 __all__ = ["Aggregation", "CountsRecord"]
 
 STATE_FORMAT: Final = 1
-_LEAST_READ_BYTES: Final = 4_000_000
-"""So much is read again in a moment; less is not worth a snapshot."""
 
 CountsRecord = tuple[int, bytes | None, bytes | None]
 """Offset, key and value of a record of the counts topic."""
@@ -49,6 +47,8 @@ class Aggregation:
     sources : int
         Partitions of the input topics.
     log : ClaimedLog
+    snapshot_after : int
+        Bytes of parts and marks worth a snapshot; more where the last snapshot was larger.
 
     Attributes
     ----------
@@ -59,7 +59,15 @@ class Aggregation:
 
     STATE = ("position", "aggregator", "_merge")
 
-    def __init__(self, settings: EngineSettings, counts: CountSettings, sources: int, log: ClaimedLog) -> None:
+    def __init__(
+        self,
+        settings: EngineSettings,
+        counts: CountSettings,
+        sources: int,
+        log: ClaimedLog,
+        *,
+        snapshot_after: int = SNAPSHOT_AFTER,
+    ) -> None:
         self.names = Names(settings.dimensions)
         self.tally = Tally()
         self.aggregator = Aggregator(settings, self.names, self.tally)
@@ -68,6 +76,7 @@ class Aggregation:
         self._log = log
         self._read_bytes = 0
         self._snapshot_bytes = 0
+        self._snapshot_after = snapshot_after
         self._fresh = True
 
     def take_over(self, about: bytes) -> Iterator[Restored]:
@@ -118,11 +127,12 @@ class Aggregation:
         """
         self._merge.settle()
         commands = self.aggregator.take_commands()
-        if commands or self._read_bytes >= max(_LEAST_READ_BYTES, self._snapshot_bytes):
+        if commands or self._read_bytes >= max(self._snapshot_after, self._snapshot_bytes):
             self.snapshot()
+            # Only what no takeover will read again may go, and a takeover goes on from the snapshot.
+            self._take_back(topic)
         if commands:
             publish(commands)
-        self._take_back(topic)
 
     def republish(self, publish: Publish) -> None:
         """Publish the maps in force once more, after a takeover: the owner before may have died in between."""

@@ -24,8 +24,8 @@ from streamcal.stream.source import Intake, Source, SourceSettings
 __all__ = ["CountsTopic", "Task"]
 
 STATE_FORMAT: Final = 1
-_LEAST_DELTA_BYTES: Final = 4_000_000
-"""Deltas of less than this are not worth a snapshot."""
+SNAPSHOT_AFTER: Final = 4_000_000
+"""Restored in a fraction of a second; less is not worth a snapshot."""
 
 
 class CountsTopic(Protocol):
@@ -52,9 +52,19 @@ class Task:
     sources : SourceSettings
     counts : CountSettings
     log : ClaimedLog
+    snapshot_after : int
+        Bytes of deltas worth a snapshot; more where the last snapshot was larger.
     """
 
-    def __init__(self, number: int, sources: SourceSettings, counts: CountSettings, log: ClaimedLog) -> None:
+    def __init__(
+        self,
+        number: int,
+        sources: SourceSettings,
+        counts: CountSettings,
+        log: ClaimedLog,
+        *,
+        snapshot_after: int = SNAPSHOT_AFTER,
+    ) -> None:
         self.number = number
         self.source = Source(sources)
         self.counts = SourceCounts(counts, self.source.names, self.source.rules)
@@ -63,6 +73,7 @@ class Task:
         self._told = False
         self._delta_bytes = 0
         self._snapshot_bytes = 0
+        self._snapshot_after = snapshot_after
 
     def take_over(self, about: bytes) -> Iterator[Restored]:
         """Claim the state and take it up; yields progress, done when exhausted. Raises as `ClaimedLog.take_over`."""
@@ -112,7 +123,7 @@ class Task:
         elif self._told:
             return
         self._tell(topic)
-        if self._delta_bytes >= max(_LEAST_DELTA_BYTES, self._snapshot_bytes):
+        if self._delta_bytes >= max(self._snapshot_after, self._snapshot_bytes):
             self.snapshot()
 
     def snapshot(self) -> None:

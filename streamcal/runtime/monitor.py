@@ -17,12 +17,12 @@ import structlog
 
 from streamcal.parts.source_counts import CountSettings
 from streamcal.roles.aggregation import Aggregation
-from streamcal.roles.task import Task
+from streamcal.roles.task import SNAPSHOT_AFTER, Task
 from streamcal.runtime.cluster import Cluster, Fetched, Part
 from streamcal.runtime.recovery import Recovery
 from streamcal.settings import EngineSettings
 from streamcal.snapshot import Snapshot
-from streamcal.state.claimed_log import ClaimedLog, FencedError, LogUnavailableError
+from streamcal.state.claimed_log import CHUNK_BYTES, ClaimedLog, FencedError, LogUnavailableError
 from streamcal.stream.events import TOPICS
 from streamcal.stream.source import Intake, SourceSettings
 
@@ -51,6 +51,8 @@ class MonitorSettings:
     idle_timeout_s : float or None
     retry_s : float
         How long a role is left alone after another has claimed it.
+    chunk_bytes, snapshot_after : int
+        Size of a record of the state, and of what a snapshot is worth.
     """
 
     engine: EngineSettings
@@ -59,6 +61,8 @@ class MonitorSettings:
     about: bytes
     idle_timeout_s: float | None
     retry_s: float = 5.0
+    chunk_bytes: int = CHUNK_BYTES
+    snapshot_after: int = SNAPSHOT_AFTER
 
 
 class Observer:
@@ -215,14 +219,24 @@ class Monitor:
         self._recovering[role] = Recovery(fresh, self._settings.about)
 
     def _new_task(self, number: int) -> Task:
-        return Task(number, self._settings.sources, self._settings.counts, self._claimed(number))
+        settings = self._settings
+        state = self._claimed(number)
+        return Task(number, settings.sources, settings.counts, state, snapshot_after=settings.snapshot_after)
 
     def _new_aggregation(self, shard: int) -> Aggregation:
         state = self._claimed(self._cluster.sources + shard)
-        return Aggregation(self._settings.engine, self._settings.counts, self._cluster.sources, state)
+        settings = self._settings
+        return Aggregation(
+            settings.engine, settings.counts, self._cluster.sources, state, snapshot_after=settings.snapshot_after
+        )
 
     def _claimed(self, number: int) -> ClaimedLog:
-        return ClaimedLog(self._cluster.state(number), self._cluster.new_author(), where=f"state[{number}]")
+        return ClaimedLog(
+            self._cluster.state(number),
+            self._cluster.new_author(),
+            where=f"state[{number}]",
+            chunk_bytes=self._settings.chunk_bytes,
+        )
 
     def _recover(self) -> None:
         deadline = self._now() + _RECOVER_S

@@ -28,6 +28,7 @@ import msgspec
 from streamcal.errors import StateFormatError, StreamcalError
 
 __all__ = [
+    "CHUNK_BYTES",
     "AppendUncertainError",
     "ClaimedLog",
     "FencedError",

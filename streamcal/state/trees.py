@@ -30,7 +30,7 @@ _TAG: Final = "$"
 
 
 def recorded(cls: type) -> type:
-    """Let instances of a dataclass be values in states; its fields are what is written. A class decorator."""
+    """Let instances of a dataclass or named tuple be values in states, by their fields. A class decorator."""
     _RECORDS[cls.__name__] = cls
     return cls
 
@@ -104,6 +104,9 @@ def _written_dict(value: dict[Any, Any]) -> Tree:
 
 
 def _written_special(value: Any) -> Tree:
+    if isinstance(value, tuple) and _RECORDS.get(type(value).__name__) is type(value):
+        held = {name: _written(item) for name, item in zip(value._fields, value, strict=True)}  # type: ignore[attr-defined]
+        return {_TAG: type(value).__name__, "fields": held}
     if isinstance(value, tuple):
         return {_TAG: "tuple", "items": [_written(item) for item in value]}
     if isinstance(value, (set, frozenset)):
