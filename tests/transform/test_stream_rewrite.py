@@ -221,16 +221,7 @@ def test_every_other_field_keeps_value_and_place(
     event = {**before, "score": score, **after, "model": "m", "segments": {}}
     separators = (", ", " : ") if spaces else (",", ":")
     text = json.dumps(event, separators=separators, ensure_ascii=ascii_)
-    if "\\ud" in text or not text.isprintable():
-        try:
-            text.encode()
-            got = rewritten(text)
-        except UnicodeEncodeError:
-            return
-        if got.outcome == "malformed":  # half a surrogate pair is no Unicode, for the monitor neither
-            return
-    else:
-        got = rewritten(text)
+    got = rewritten(text)
     expected = {**event, "score": score / 2, "raw_score": score, "map_version": 7}
     assert json.loads(got.value) == expected
     assert list(json.loads(got.value)) == list(expected)

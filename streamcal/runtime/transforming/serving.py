@@ -12,7 +12,7 @@ import contextlib
 import itertools
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import structlog
@@ -20,8 +20,10 @@ from kafka import TopicPartition
 
 from streamcal import __version__
 from streamcal.errors import BrokerError, StreamcalError
+from streamcal.maps.signing import Verifier
 from streamcal.runtime.config import DEFAULT_MODEL, Config
 from streamcal.runtime.logging_setup import relay_client_warnings
+from streamcal.runtime.map_signing import map_signing
 from streamcal.runtime.transforming.clients import TransformClients
 from streamcal.runtime.transforming.membership import Batch, Membership
 from streamcal.runtime.transforming.plan import Plan, make_plan
@@ -73,10 +75,11 @@ def serve(config: Config, stopped: Callable[[], bool]) -> Counter[str]:
     """
     plan = make_plan(config)
     clients = TransformClients(config.kafka, plan)
+    verifier = map_signing(config.maps).verifier
     check_topics(clients, plan)
     with contextlib.ExitStack() as stack:
         watchdog = stack.enter_context(Watchdog(_WATCHDOG_S, exit_code=BrokerError.exit_code))
-        transformer = _transformer(clients, plan, watchdog)
+        transformer = _transformer(clients, plan, watchdog, verifier)
         stack.callback(_close, transformer, watchdog)
         # The transactional id before the group: offsets that a predecessor left in doubt are settled by it.
         transactions = Transactions(clients.transactional_producer(), plan, watchdog=watchdog, where=clients.servers)
@@ -95,10 +98,12 @@ def serve(config: Config, stopped: Callable[[], bool]) -> Counter[str]:
         return serving.run(stopped)
 
 
-def _transformer(clients: TransformClients, plan: Plan, watchdog: Watchdog) -> CalibrationTransformer:
+def _transformer(
+    clients: TransformClients, plan: Plan, watchdog: Watchdog, verifier: Verifier | None
+) -> CalibrationTransformer:
     """Follows the maps topic, and knows what was published so far."""
     with watchdog.over(f"reading topic {plan.maps}"):
-        transformer = CalibrationTransformer(clients.maps())
+        transformer = CalibrationTransformer(clients.maps(), verifier=verifier)
         if transformer.wait_caught_up(_MAPS_S):
             return transformer
         transformer.close()
@@ -137,6 +142,7 @@ class _Serving:
         )
         self._counts: Counter[str] = Counter()
         self._told_at = time.monotonic()
+        self._problems: Mapping[str, int] = {}
         self.running = False
 
     def run(self, stopped: Callable[[], bool]) -> Counter[str]:
@@ -204,5 +210,6 @@ class _Serving:
         self._told_at = time.monotonic()
         status = self._transformer.status()
         log.info(event, records=dict(self._counts), lag=self._membership.lag(), maps=self._maps())
-        if status.problems:
+        if status.problems != self._problems:
+            self._problems = status.problems
             log.warning("map updates not taken", problems=dict(status.problems), last=status.last_problem)

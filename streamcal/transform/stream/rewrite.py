@@ -20,8 +20,8 @@ from streamcal.stream.events import Record
 from streamcal.stream.fields import ModelFilter, PredictionFields, Scalar
 from streamcal.stream.schema import UNREADABLE
 from streamcal.stream.slots import comparable
+from streamcal.transform.status import NO_MAP
 from streamcal.transform.stream.opened import Headers, MalformedError, Opened, Place
-from streamcal.transform.table import NO_MAP
 
 __all__ = ["REASONS", "UNSERVED", "Apply", "Rewriter", "Rewritten", "check_places"]
 
