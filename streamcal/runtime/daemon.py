@@ -51,9 +51,16 @@ def run(config: Config) -> None:
     configure_logging(sys.stdout)
     readers = Readers()
     relay_client_warnings(lambda: readers.readiness.reason is None)
-    app = http_application(config, readers.holder, readers.readiness, readers.commits, counts=readers.counts.ask)
+    app = http_application(
+        config,
+        readers.holder,
+        readers.readiness,
+        readers.commits,
+        counts=readers.counts.ask,
+        counters=readers.counters,
+    )
     engine = Engine(engine_settings(config), ())
-    source = KafkaLog(config)
+    source = KafkaLog(config, readers.counters)
     server = http_server(app, config.serve)
     runtime = Runtime(
         engine,
@@ -61,6 +68,7 @@ def run(config: Config) -> None:
         readers=readers,
         commit_every_s=config.kafka.commit_interval.ms / 1000,
         idle_timeout_s=config.join.idle_timeout.ms / 1000,
+        dead_letters=source.dead_letters,
     )
     with server, _stop_signals() as stopped, contextlib.closing(source):
         log.info("serving", url=server.url, version=__version__)

@@ -16,13 +16,19 @@ from streamcal.engine import Slice
 from streamcal.errors import BrokerError
 from streamcal.runtime.config import Config
 from streamcal.runtime.logs.base import Poll
+from streamcal.runtime.logs.dead_letter import DeadLetters
 from streamcal.runtime.logs.kafka_clients import KafkaClients
 from streamcal.runtime.logs.kafka_group import GroupReader
+from streamcal.runtime.logs.kafka_specs import LARGEST_LETTER
 from streamcal.runtime.logs.kafka_topics import check_equal_counts, prepare_topics, read_maps
+from streamcal.serve.process_counters import ProcessCounters
 
 __all__ = ["KafkaLog"]
 
 _CLOSE_S: Final = 5.0
+
+_LETTER_BLOCK_MS: Final = 2_000
+"""Longest wait for a leader of the dead-letter topic in one go: reading goes on meanwhile, committing does not."""
 
 
 class KafkaLog:
@@ -35,11 +41,15 @@ class KafkaLog:
     ----------
     config : Config
         With `kafka.bootstrap_servers` and `kafka.group_id`.
+    counters : ProcessCounters, optional
+        Where what is done beside reading is counted.
 
     Attributes
     ----------
     read : Counter
         Records handed out per (topic, partition), of partitions that have gone to others too.
+    dead_letters : DeadLetters or None
+        Where rejected records go, if `topics.dead_letter` is set.
 
     Raises
     ------
@@ -49,7 +59,7 @@ class KafkaLog:
 
     finished = False
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, counters: ProcessCounters | None = None) -> None:
         self._kafka = config.kafka
         self._topics = config.topics
         self._role = {config.topics.predictions: "predictions", config.topics.outcomes: "outcomes"}
@@ -57,6 +67,15 @@ class KafkaLog:
         self._reader: GroupReader | None = None
         self.read: Counter[tuple[str, int]] = Counter()
         self._producer: Any = None
+        self.dead_letters: DeadLetters | None = None
+        if config.topics.dead_letter is not None:
+            self.dead_letters = DeadLetters(
+                lambda: self._clients.producer(max_request_size=LARGEST_LETTER, max_block_ms=_LETTER_BLOCK_MS),
+                config.topics.dead_letter,
+                {role: topic for topic, role in self._role.items()},
+                counters=counters,
+                where=self._clients.servers,
+            )
 
     def open(self) -> Mapping[str, Sequence[bytes]]:
         """Connect, check the topics and join the group; returns the maps published before.
@@ -137,6 +156,8 @@ class KafkaLog:
             self._reader.close()
         if self._producer is not None:
             self._producer.close(timeout=_CLOSE_S)
+        if self.dead_letters is not None:
+            self.dead_letters.close(_CLOSE_S)
 
     def _opened(self) -> GroupReader:
         assert self._reader is not None, "open() comes first"

@@ -92,10 +92,10 @@ class KafkaClients:
         """A consumer without a group; raises BrokerError."""
         return self._connect(KafkaConsumer, {"reconnect_backoff_max_ms": 2_000, **_MAPS})
 
-    def producer(self) -> Any:
-        """A producer whose records are stored once or reported; raises BrokerError."""
+    def producer(self, **further: Any) -> Any:
+        """A producer whose records are stored once or reported, with `further` options; raises BrokerError."""
         fixed = {key: _PRODUCER[key] for key in ("acks", "enable_idempotence", "allow_auto_create_topics")}
-        return self._connect(KafkaProducer, {**_PRODUCER, **self._kafka.producer, **fixed})
+        return self._connect(KafkaProducer, {**_PRODUCER, **self._kafka.producer, **fixed, **further})
 
     def admin(self) -> Any:
         """An administrator of topics; raises BrokerError."""

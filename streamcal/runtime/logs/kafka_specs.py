@@ -11,6 +11,7 @@ from typing import Final, Literal, NamedTuple
 
 __all__ = [
     "CHECKED_SETTINGS",
+    "LARGEST_LETTER",
     "FoundTopic",
     "Problem",
     "TopicSpec",
@@ -27,7 +28,7 @@ __all__ = [
 CHECKED_SETTINGS: Final = ("cleanup.policy", "retention.ms", "retention.bytes", "min.insync.replicas")
 """Settings of an existing topic that are asked for."""
 
-_DEAD_LETTER_BYTES: Final = 65 * 2**20
+LARGEST_LETTER: Final = 65 * 2**20
 """Largest record of a dead-letter topic made here: the largest value that is read at all, and room for headers."""
 
 
@@ -142,7 +143,7 @@ def dead_letter_spec(name: str, partitions: int) -> TopicSpec:
         "topics.dead_letter",
         name,
         partitions=partitions,
-        settings={"cleanup.policy": "compact,delete", "max.message.bytes": str(_DEAD_LETTER_BYTES)},
+        settings={"cleanup.policy": "compact,delete", "max.message.bytes": str(LARGEST_LETTER)},
         rights=("DESCRIBE", "DESCRIBE_CONFIGS", "WRITE"),
     )
 
