@@ -1,0 +1,1 @@
+def overview_dashboard(): return {}
