@@ -157,7 +157,7 @@ class Rewriter:
         name = "" if self._model is None else values.model_name(opened.value(self._model))
         if name is None:
             raise MalformedError("the model is neither text nor a whole number")
-        return name or self._by_filter(opened) or self._default
+        return name or (self._by_filter(opened) if self._filters else None) or self._default
 
     def _by_filter(self, opened: Opened) -> str | None:
         for place, model, equals in self._filters:
