@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from streamcal import __version__
-from streamcal.cli import check_config, demo, init, maps, replay, run, transform
+from streamcal.cli import check_config, demo, doctor, init, maps, replay, run, transform
 
 __all__ = ["command"]
 
@@ -41,6 +41,7 @@ app.command("demo")(demo.demo)
 app.command("replay")(replay.replay)
 app.command("transform")(transform.transform)
 app.command("check-config")(check_config.check_config)
+app.command("doctor")(doctor.doctor)
 app.command("init")(init.init)
 app.add_typer(maps.app, name="maps")
 

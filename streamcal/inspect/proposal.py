@@ -34,7 +34,7 @@ from streamcal.inspect.sample import Sample
 from streamcal.inspect.time_forms import times_ms
 from streamcal.inspect.topics import about, duration_text
 
-__all__ = ["CannotGuessError", "Guess", "Proposal", "backwards_ms", "guess_fields", "guess_spans"]
+__all__ = ["CannotGuessError", "Guess", "Proposal", "backwards_ms", "guess_fields", "guess_spans", "round_span"]
 
 _SURE: Final = 0.999
 _MARGIN: Final = 1.25
@@ -262,7 +262,7 @@ def guess_spans(found: Proposal, decoded: Decoded, pairs: Pairs) -> None:
         )
         return
     slowest = max(0, pairs.delay_quantile_ms(_SURE))
-    horizon = _span(slowest * _MARGIN)
+    horizon = round_span(slowest * _MARGIN)
     found.put(
         "join.horizon",
         duration_text(horizon),
@@ -273,18 +273,18 @@ def guess_spans(found: Proposal, decoded: Decoded, pairs: Pairs) -> None:
     if early > 0:
         share = percent(float((pairs.delays_ms < 0).sum()), len(pairs.delays_ms))
         reason = f"{share} of the outcomes have an earlier time than their prediction, by up to {early} ms"
-        found.put("join.skew", duration_text(_span(early)), reason)
+        found.put("join.skew", duration_text(round_span(early)), reason)
     behind = max(
         backwards_ms(decoded.predictions.time_ms, decoded.prediction_partition),
         backwards_ms(decoded.outcomes.time_ms, decoded.outcome_partition),
     )
     if behind > 60_000:
         found.put(
-            "join.out_of_order", duration_text(_span(behind)), f"times run backwards by up to {behind / 1000:g} s"
+            "join.out_of_order", duration_text(round_span(behind)), f"times run backwards by up to {behind / 1000:g} s"
         )
 
 
-def _span(ms: float) -> int:
+def round_span(ms: float) -> int:
     """The next round span."""
     return next((span for span in _SPANS if span >= ms), math.ceil(ms / 86_400_000) * 86_400_000)
 

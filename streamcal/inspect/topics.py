@@ -3,16 +3,35 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from streamcal.inspect.findings import Finding, counted, problem, warning
 from streamcal.runtime.durations import DAY_MS
+from streamcal.runtime.logs.kafka_specs import (
+    FoundTopic,
+    TopicSpec,
+    counts_spec,
+    maps_spec,
+    missing_rights,
+    state_spec,
+    topic_problems,
+)
 
-__all__ = ["GroupFacts", "TopicFacts", "about", "duration_text", "group_findings", "input_findings", "pair_findings"]
+__all__ = [
+    "GroupFacts",
+    "TopicFacts",
+    "about",
+    "duration_text",
+    "group_findings",
+    "input_findings",
+    "own_findings",
+    "pair_findings",
+]
 
 _READ: Final = ("DESCRIBE", "READ")
+_SPECS: Final[Mapping[str, Callable[[str, int], TopicSpec]]] = {"counts": counts_spec, "state": state_spec}
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +138,31 @@ def group_findings(group: GroupFacts) -> Iterator[Finding]:
     """Whether the daemon may join its group."""
     if group.denied or _missing(group.operations, ("READ",)):
         yield problem(f"this user may not READ group {group.group_id!r}", f"grant it READ on group {group.group_id!r}")
+
+
+def own_findings(
+    names: Mapping[str, str], facts: Mapping[str, TopicFacts], inputs: Mapping[str, str]
+) -> Iterator[Finding]:
+    """What is wrong with topics of ours that exist; by the rules the daemon starts with.
+
+    Parameters
+    ----------
+    names : mapping
+        Role to name of maps, counts and state.
+    inputs : mapping
+        Role to name of the input topics.
+    """
+    partitions = facts[inputs["predictions"]].partitions if inputs["predictions"] in facts else None
+    for role, name in names.items():
+        found = facts.get(name)
+        if found is None or (partitions is None and role != "maps"):
+            continue
+        spec = maps_spec(name) if role == "maps" else _SPECS[role](name, partitions or 1)
+        told = FoundTopic(found.partitions, found.replicas, found.settings, found.operations)
+        for wrong in topic_problems(spec, told):
+            yield problem(wrong.what, wrong.remedy)
+        if missing := ", ".join(missing_rights(spec, told)):
+            yield problem(f"this user may not {missing} topic {name!r} ({spec.key})", f"grant it {missing} on it")
 
 
 def _missing(operations: frozenset[str] | None, wanted: tuple[str, ...]) -> str:
