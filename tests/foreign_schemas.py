@@ -18,7 +18,7 @@ from registry_stub import wire
 __all__ = ["SCHEMAS", "Foreign", "Message"]
 
 START_MS = 1_717_200_000_000
-COUNT = 1500
+COUNT = 800
 
 
 class Message(NamedTuple):
