@@ -1,7 +1,7 @@
 """A sample as columns: every path that leads to a value, and what is there.
 
 Values are decoded without any configuration. Objects are followed to a depth of six; lists are not, since no path of
-the configuration leads into one; names with dots cannot be said in a path and are left out.
+the configuration leads into one; names that no path can say (with dots, quotation marks, line ends) are left out.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from streamcal.inspect.sample import SampledRecord
+from streamcal.runtime.config_fields import can_be_read
 from streamcal.stream.formats import ValueFormat
 
 __all__ = ["Column", "Table", "table"]
@@ -145,13 +146,20 @@ def _decoded(value: bytes, form: ValueFormat | None) -> Any:
 
 def _paths(held: Mapping[str, Any], before: str, depth: int) -> Iterator[tuple[str, Any]]:
     for name, value in held.items():
-        if not name or "." in name or (not before and name.startswith("$")):
+        if not _can_be_said(name, before):
             continue
         path = f"{before}{name}"
         if isinstance(value, dict) and depth > 1:
             yield from _paths(value, f"{path}.", depth - 1)
         elif value is not None:
             yield path, value
+
+
+def _can_be_said(name: str, before: str) -> bool:
+    """Whether a path of the configuration can lead through an object's member of this name."""
+    if not name or "." in name or name != name.strip() or (not before and name.startswith("$")):
+        return False
+    return can_be_read(name)
 
 
 def _outside(record: SampledRecord, form: ValueFormat | None) -> Iterator[tuple[str, str]]:

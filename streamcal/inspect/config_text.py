@@ -29,8 +29,14 @@ def flow(value: Any) -> str:
         return "[" + ", ".join(map(flow, value)) + "]"
     if isinstance(value, str):
         plain = _PLAIN.fullmatch(value) and value not in _WORDS
-        return value if plain else json.dumps(value, ensure_ascii=False)
+        return value if plain else f'"{"".join(map(_escaped, value))}"'
     return json.dumps(value)
+
+
+def _escaped(character: str) -> str:
+    if character in '"\\':
+        return f"\\{character}"
+    return character if character.isprintable() else f"\\U{ord(character):08x}"
 
 
 def config_text(head: Sequence[str], guesses: Mapping[str, Guess]) -> str:

@@ -109,7 +109,7 @@ def _delays(predictions: Looked, pairs: Pairs) -> Iterator[Finding]:
             f"not counted; 99.9 % come within {about(pairs.delay_quantile_ms(0.999))}",
             f"set join.horizon: {wanted}",
         )
-    elif pairs.delay_quantile_ms(1.0) * 20 < horizon:
+    elif 0 < pairs.delay_quantile_ms(1.0) * 20 < horizon:
         yield warning(
             f"the slowest outcome took {about(pairs.delay_quantile_ms(1.0))} and the horizon is "
             f"{duration_text(horizon)}: memory grows with it, and what waits for it (alarms among it) waits long",
