@@ -108,6 +108,9 @@ def transform_config(bootstrap: str, input_: str, output: str, maps: str, **tran
 
 def stored_records(bootstrap: str, topic: str, partitions: int, *, committed: bool = True) -> dict[int, list[Any]]:
     """Every record by partition, those of aborted transactions on request; whoever writes has stopped."""
+    parts = [TopicPartition(topic, number) for number in range(partitions)]
+    # A writer that was killed and has no successor leaves a transaction that the broker ends after a while.
+    wait_until(lambda: log_ends(bootstrap, parts, "read_committed") == log_ends(bootstrap, parts, "read_uncommitted"))
     consumer = KafkaConsumer(
         bootstrap_servers=bootstrap,
         isolation_level="read_committed" if committed else "read_uncommitted",
@@ -115,7 +118,6 @@ def stored_records(bootstrap: str, topic: str, partitions: int, *, committed: bo
         enable_auto_commit=False,
     )
     try:
-        parts = [TopicPartition(topic, number) for number in range(partitions)]
         consumer.assign(parts)
         consumer.seek_to_beginning(*parts)
         ends = consumer.end_offsets(parts)
@@ -125,6 +127,16 @@ def stored_records(bootstrap: str, topic: str, partitions: int, *, committed: bo
             for part, records in consumer.poll(timeout_ms=500, max_records=50_000).items():
                 found[part.partition] += records
         return found
+    finally:
+        consumer.close()
+
+
+def log_ends(bootstrap: str, parts: Sequence[TopicPartition], isolation: str) -> dict[TopicPartition, int]:
+    """Where readers of this isolation come to the end."""
+    consumer = KafkaConsumer(bootstrap_servers=bootstrap, isolation_level=isolation)
+    try:
+        ends: dict[TopicPartition, int] = consumer.end_offsets(parts)
+        return ends
     finally:
         consumer.close()
 

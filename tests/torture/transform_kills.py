@@ -2,10 +2,10 @@
 
 A feeder writes raw scores from its own process the while. The victim is killed (SIGKILL) at random moments of its work
 and started again; now and then it is stopped beyond its session (SIGSTOP) while a second member takes its partitions
-over, and then goes on as a zombie. At the end the output is read committed and compared with the input, record by
-record.
+over, and then goes on as a zombie; guests join the group and are killed, so that partitions move back and forth. At the
+end the output is read committed and compared with the input, record by record.
 
-    python tests/torture/transform_kills.py --kills 20 --zombies 2 --seed 1
+    python tests/torture/transform_kills.py --kills 20 --zombies 2 --guests 4 --seed 1
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from transform_process import (
     transform_config,
 )
 
-__all__ = ["Arena", "kill", "zombie"]
+__all__ = ["Arena", "guest", "kill", "zombie"]
 
 PARTITIONS = 4
 PART = 200
@@ -177,6 +177,15 @@ def zombie(arena: Arena, victim: TransformProcess, heir: TransformProcess, draw:
     return victim.process.poll()
 
 
+def guest(arena: Arena, number: int, draw: random.Random) -> None:
+    """Let a member join, take partitions and be killed; it stays in the group until its session is over."""
+    process = arena.member(f"guest-{number}")
+    process.wait_assigned()
+    time.sleep(draw.expovariate(1 / 0.3))
+    process.kill()
+    wait_until(lambda: not is_member(arena, f"guest-{number}"), 60)
+
+
 def is_member(arena: Arena, name: str) -> bool:
     """Whether the group has the instance `name`."""
     admin = KafkaAdminClient(bootstrap_servers=arena.bootstrap)
@@ -203,6 +212,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--zombies", type=int, default=2)
+    parser.add_argument("--guests", type=int, default=4)
     parser.add_argument("--records", type=int, default=120_000)
     parser.add_argument("--rate", type=float, default=2_000)
     parser.add_argument("--seed", type=int, default=1)
@@ -226,11 +236,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         for number in range(given.zombies):
             code = zombie(arena, victim, members[1], draw)
             print(json.dumps({"zombie": number + 1, "exit": code, "written": arena.position()}), flush=True)
+        for number in range(given.guests):
+            guest(arena, number, draw)
+            print(json.dumps({"guest": number + 1, "written": arena.position()}), flush=True)
         aborted = arena.finish(*members)
-    print(
-        f"{len(records)} records, {given.kills} kills, {given.zombies} zombies, {aborted} records in transactions cut"
-    )
-    print("off by them: read committed, each record once, in order")
+    blows = f"{given.kills} kills, {given.zombies} zombies, {given.guests} guests"
+    print(f"{len(records)} records, {blows}: read committed, each record once, in order")
+    print(f"{aborted} records were in transactions that were cut off")
     return 0
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamcal.stream.fields import ModelFilter, PredictionFields
@@ -214,6 +214,7 @@ VALUES = st.recursive(LEAVES, lambda inner: st.lists(inner) | st.dictionaries(st
 OTHERS = st.dictionaries(st.text().filter(lambda name: name not in {"score", "raw_score", "map_version"}), VALUES)
 
 
+@settings(max_examples=60)
 @given(before=OTHERS, after=OTHERS, score=st.floats(0, 1), spaces=st.booleans(), ascii_=st.booleans())
 def test_every_other_field_keeps_value_and_place(
     before: dict[str, Any], after: dict[str, Any], score: float, spaces: bool, ascii_: bool

@@ -17,12 +17,14 @@ from typing import Any, Final
 
 import structlog
 from kafka import TopicPartition
+from kafka.errors import KafkaError
 
 from streamcal import __version__
 from streamcal.errors import BrokerError, StreamcalError
 from streamcal.maps.signing import Verifier
 from streamcal.runtime.config import DEFAULT_MODEL, Config
 from streamcal.runtime.logging_setup import relay_client_warnings
+from streamcal.runtime.logs.kafka_errors import refusal
 from streamcal.runtime.map_signing import map_signing
 from streamcal.runtime.transforming.clients import TransformClients
 from streamcal.runtime.transforming.membership import Batch, Membership
@@ -91,11 +93,14 @@ def serve(config: Config, stopped: Callable[[], bool]) -> Counter[str]:
             read = len(consumer.partitions_for_topic(plan.input) or ())
             check_counts(plan, read, transactions.partitions(), clients.servers)
 
-        membership = Membership(consumer, plan, check=check, watchdog=watchdog, where=clients.servers)
-        stack.callback(membership.close)
-        serving = _Serving(plan, membership, transactions, transformer)
-        relay_client_warnings(lambda: serving.running)
-        return serving.run(stopped)
+        try:
+            membership = Membership(consumer, plan, check=check, watchdog=watchdog, where=clients.servers)
+            stack.callback(membership.close)
+            serving = _Serving(plan, membership, transactions, transformer)
+            relay_client_warnings(lambda: serving.running)
+            return serving.run(stopped)
+        except KafkaError as error:
+            raise refusal(error, clients.servers) from error
 
 
 def _transformer(
