@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ from typing import Any
 import pytest
 from daemon_process import wait_until
 from kafka import KafkaProducer
+from kafka_settings import free_ports
+from prometheus_client.parser import text_string_to_metric_families
 from transform_process import (
     Raw,
     TransformProcess,
@@ -58,9 +61,15 @@ def test_each_prediction_is_served_and_all_else_passes_as_it_came(kafka: str, to
     produce_raw(kafka, names[0], [*good, *bad])
     config = transform_config(kafka, *names)
     config["events"] = {"max_bytes": 2000}
+    config["transform"]["metrics_port"] = port = free_ports(1)[0]
     total = len(good) + len(bad)
     with TransformProcess(config, tmp_path) as process:
         wait_until(lambda: process.process.poll() is not None or written(kafka, config, total)())
+        scraped = scrape(port)
+        assert scraped["streamcal_transform_records_total", "tombstone"] == 1
+        assert scraped["streamcal_transform_records_total", "without_raw"] == 1
+        assert scraped["streamcal_transform_lag", None] == 0
+        assert scraped["streamcal_transformer_scores_total", None] > 0
         publish_map(kafka, names[2], "b", 8)
         # The followed topic has no clock of its own: what shows that the map is there is a score served by it.
         sent = 0
@@ -94,6 +103,13 @@ def test_each_prediction_is_served_and_all_else_passes_as_it_came(kafka: str, to
         None if reason is None else reason.encode() for _, reason in POISON
     ]
     assert all(dict(record.headers)["trace"] == b"bad" for record in passed)
+
+
+def scrape(port: int) -> dict[tuple[str, str | None], float]:
+    """Values by name and outcome."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+        families = text_string_to_metric_families(answer.read().decode())
+        return {(s.name, s.labels.get("outcome")): s.value for family in families for s in family.samples}
 
 
 def assert_served(raw: dict[str, Any], served: dict[str, Any]) -> None:

@@ -28,6 +28,7 @@ from streamcal.runtime.logs.kafka_errors import refusal
 from streamcal.runtime.map_signing import map_signing
 from streamcal.runtime.transforming.clients import TransformClients
 from streamcal.runtime.transforming.membership import Batch, Membership
+from streamcal.runtime.transforming.metrics import RecordsCollector, exposed
 from streamcal.runtime.transforming.plan import Plan, make_plan
 from streamcal.runtime.transforming.topics import check_counts, check_topics
 from streamcal.runtime.transforming.transaction import Outgoing, Transactions
@@ -98,6 +99,8 @@ def serve(config: Config, stopped: Callable[[], bool]) -> Counter[str]:
             stack.callback(membership.close)
             serving = _Serving(plan, membership, transactions, transformer)
             relay_client_warnings(lambda: serving.running)
+            records = RecordsCollector(lambda: serving.counts, lambda: serving.lag)
+            stack.enter_context(exposed(records, transformer, config.serve.host, config.transform.metrics_port))
             return serving.run(stopped)
         except KafkaError as error:
             raise refusal(error, clients.servers) from error
@@ -128,6 +131,10 @@ class _Serving:
     ----------
     running : bool
         Whether records are read; before and after, what the client complains of is of no use to anybody.
+    counts : Counter
+        Records by what became of them; replaced and never altered, so any thread may hold it.
+    lag : int
+        Records not yet read, as of the last batch.
     """
 
     def __init__(
@@ -145,7 +152,8 @@ class _Serving:
             default_model=DEFAULT_MODEL,
             max_bytes=plan.max_bytes,
         )
-        self._counts: Counter[str] = Counter()
+        self.counts: Counter[str] = Counter()
+        self.lag = 0
         self._told_at = time.monotonic()
         self._problems: Mapping[str, int] = {}
         self.running = False
@@ -167,12 +175,13 @@ class _Serving:
                 batch = self._membership.batch(_POLL_S)
                 if batch is not None:
                     self._pass_on(batch)
+                self.lag = self._membership.lag()
                 if time.monotonic() - self._told_at >= _TELL_S:
                     self._tell("transformed")
         finally:
             self.running = False
         self._tell("stopped")
-        return self._counts
+        return self.counts
 
     def _pass_on(self, batch: Batch) -> None:
         outgoing, counts, problem = self._rewritten(batch)
@@ -181,7 +190,7 @@ class _Serving:
         if batch.offsets:
             self._transactions.commit(outgoing, batch)
             self._membership.committed(batch)
-            self._counts += counts
+            self.counts = self.counts + counts
         if problem is not None:
             raise problem
 
@@ -214,7 +223,7 @@ class _Serving:
         """One line with all totals since the start."""
         self._told_at = time.monotonic()
         status = self._transformer.status()
-        log.info(event, records=dict(self._counts), lag=self._membership.lag(), maps=self._maps())
+        log.info(event, records=dict(self.counts), lag=self.lag, maps=self._maps())
         if status.problems != self._problems:
             self._problems = status.problems
             log.warning("map updates not taken", problems=dict(status.problems), last=status.last_problem)

@@ -23,7 +23,7 @@ from streamcal.stream.slots import comparable
 from streamcal.transform.status import NO_MAP
 from streamcal.transform.stream.opened import Headers, MalformedError, Opened, Place
 
-__all__ = ["REASONS", "UNSERVED", "Apply", "Rewriter", "Rewritten", "check_places"]
+__all__ = ["OUTCOMES", "REASONS", "UNSERVED", "Apply", "Rewriter", "Rewritten", "check_places"]
 
 UNSERVED: Final = "streamcal-unserved"
 """Header of a record that passes unserved; its value is one of `REASONS`."""
@@ -35,6 +35,9 @@ a map was applied to it and its raw score is unknown; it is longer than `events.
 SERVED: Final = "served"
 UNMAPPED: Final = "unmapped"
 TOMBSTONE: Final = "tombstone"
+
+OUTCOMES: Final = (SERVED, UNMAPPED, TOMBSTONE, *REASONS)
+"""Everything that can become of a record."""
 
 Apply = Callable[[float, str, Mapping[str, str] | None], tuple[float, int]]
 """Raw score, model and segments to served score and map version: `CalibrationTransformer.transform`."""
