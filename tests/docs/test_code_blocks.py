@@ -12,8 +12,8 @@ from doc_blocks import ROOT, blocks, run
 
 HOW_TO = ROOT / "docs" / "how-to"
 WRITTEN = (
-    *("delayed-labels", "many-segments", "positives-only", "rare-events", "roll-back"),
-    *("scaling", "security", "several-models", "upgrading"),
+    *("delayed-labels", "many-segments", "own-topics", "positives-only", "rare-events", "roll-back"),
+    *("scaling", "schema-registry", "security", "several-models", "upgrading"),
 )
 PAGES = [ROOT / "README.md", ROOT / "docs" / "tutorial.md", *(HOW_TO / f"{name}.md" for name in WRITTEN)]
 REFERENCE = sorted((ROOT / "docs" / "reference").glob("*.md"))
