@@ -33,7 +33,6 @@ def cannot_pass(estimator: Any) -> dict[str, str]:
 @parametrize_with_checks(
     [
         PriorCalibratedClassifier(),
-        PriorCalibratedClassifier(LogisticRegression(), weight=3),
         BALANCED,
         PriorCalibratedClassifier(make_pipeline(StandardScaler(), LogisticRegression())),
         GIRBCalibrator(),
