@@ -42,7 +42,7 @@ class ProcessCounters:
     >>> counters = ProcessCounters()
     >>> counters.add("streamcal_repartitioned", ("outcomes",), 3)
     >>> [(s.name, s.labels, s.value) for family in counters.families() for s in family.samples]
-    [('streamcal_repartitioned_total', {'topic': 'outcomes'}, 3.0)]
+    [('streamcal_repartitioned_total', {'topic': 'outcomes'}, 3)]
     """
 
     __slots__ = ("_counts", "_lock")

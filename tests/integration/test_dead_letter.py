@@ -15,6 +15,7 @@ from event_streams import START_MS, closing_events, produce_events, random_event
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import KafkaAdminClient
 from kafka_broker import create_topics
+from topic_dump import read_all
 
 pytestmark = pytest.mark.kafka
 
@@ -67,20 +68,6 @@ def send(kafka: str, topic: str, records: list[dict[str, Any]], **options: Any) 
         return [handle.get(60).offset for handle in handles]
     finally:
         producer.close()
-
-
-def read_all(kafka: str, topic: str) -> list[Any]:
-    consumer = KafkaConsumer(bootstrap_servers=kafka, enable_auto_commit=False, max_partition_fetch_bytes=64 * MEGABYTE)
-    try:
-        parts = [TopicPartition(topic, number) for number in sorted(consumer.partitions_for_topic(topic) or ())]
-        consumer.assign(parts)
-        consumer.seek_to_beginning(*parts)
-        ends, found = consumer.end_offsets(parts), []
-        while any(consumer.position(part) < ends[part] for part in parts):
-            found += [record for records in consumer.poll(timeout_ms=1000).values() for record in records]
-        return found
-    finally:
-        consumer.close()
 
 
 def value_of(daemon: Daemon, name: str, **labels: str) -> float:

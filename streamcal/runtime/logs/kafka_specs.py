@@ -53,6 +53,8 @@ class TopicSpec:
         An existing topic must have exactly so many.
     settings : mapping
         Made with these.
+    where_known : mapping
+        And with these, if the broker knows them; one that does not need not be told.
     cleanup : frozenset of str
         What ``cleanup.policy`` may be, each sorted and joined by commas; empty: not looked at.
     kept : bool
@@ -68,6 +70,7 @@ class TopicSpec:
     partitions: int = 1
     exact: bool = False
     settings: Mapping[str, str] = field(default_factory=dict)
+    where_known: Mapping[str, str] = field(default_factory=dict)
     cleanup: frozenset[str] = frozenset()
     kept: bool = False
     rights: tuple[str, ...] = ()
@@ -155,7 +158,15 @@ def repartition_spec(name: str, partitions: int) -> TopicSpec:
         name,
         partitions=partitions,
         exact=True,
-        settings={"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"},
+        settings={
+            "cleanup.policy": "delete",
+            "retention.ms": "-1",
+            "retention.bytes": "-1",
+            "message.timestamp.type": "CreateTime",
+            "max.message.bytes": str(LARGEST_LETTER),
+        },
+        # Brokers from 3.6 on refuse times an hour ahead of theirs; what the first topic took must pass here too.
+        where_known={"message.timestamp.after.max.ms": str(2**63 - 1)},
         cleanup=frozenset({"delete"}),
         kept=True,
         rights=("DELETE", "DESCRIBE", "DESCRIBE_CONFIGS", "READ", "WRITE"),
