@@ -45,11 +45,13 @@ def doctor(
 
 
 def _print(found: Diagnosis) -> None:
+    from streamcal.inspect.findings import printable
+
     for title, rows in found.sections.items():
         typer.echo(title)
         width = max((len(name) for name, _ in rows), default=0)
         for name, text in rows:
-            typer.echo(f"  {name:<{width}}  {_printable(text)}")
+            typer.echo(f"  {name:<{width}}  {printable(text)}")
     if not found.findings:
         typer.echo("nothing to change")
     for level in ("problem", "warning"):
@@ -57,9 +59,4 @@ def _print(found: Diagnosis) -> None:
         if chosen:
             typer.echo(f"{len(chosen)} {level}{'s' * (len(chosen) != 1)}")
         for number, finding in enumerate(chosen, start=1):
-            typer.echo(f"  {number}. {_printable(finding.what)}\n     -> {_printable(finding.change)}")
-
-
-def _printable(text: str) -> str:
-    """Values of a stream may hold anything; a terminal acts on some of it."""
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+            typer.echo(f"  {number}. {printable(finding.what)}\n     -> {printable(finding.change)}")

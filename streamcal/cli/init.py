@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 __all__ = ["init"]
 
+_MAPPINGS: Final = frozenset(
+    {"events.outcome.filter", "events.prediction.segments", "kafka.consumer", "kafka.producer", "alarms.ece"}
+)
 _RECORDS: Final = 5_000
 _SECONDS: Final = 30.0
 
@@ -106,7 +109,7 @@ def _given(settings: list[str]) -> dict[str, Any]:
         if not sign or not all(key.split(".")) or "." not in key:
             raise typer.BadParameter(f"{text!r} is not KEY=VALUE with a dotted key", param_hint="--set")
         try:
-            found[key] = parse_value(value)
+            found |= _flat(key, parse_value(value))
         except ValueError as error:
             raise typer.BadParameter(f"{key} {error}", param_hint="--set") from error
     for key in found:
@@ -116,6 +119,13 @@ def _given(settings: list[str]) -> dict[str, Any]:
         text = "give the filter in one: --set 'events.outcome.filter={path: type, equals: click}'"
         raise typer.BadParameter(text, param_hint="--set")
     return found
+
+
+def _flat(key: str, value: Any) -> dict[str, Any]:
+    """Keys below a section that is given whole; a mapping that is a value stays one."""
+    if not isinstance(value, dict) or key in _MAPPINGS or key.startswith("models."):
+        return {key: value}
+    return {name: held for below, inner in value.items() for name, held in _flat(f"{key}.{below}", inner).items()}
 
 
 def _from_kafka(given: dict[str, Any], explorer: Explorer, records: int, seconds: float) -> tuple[Sample, Sample]:
@@ -154,6 +164,8 @@ def _from_files(
 
 
 def _hand_out(found: FirstConfig, out: Path | None) -> None:
+    from streamcal.inspect.findings import printable
+
     if out is None:
         typer.echo(found.text, nl=False)
     else:
@@ -161,9 +173,9 @@ def _hand_out(found: FirstConfig, out: Path | None) -> None:
     for line in found.summary:
         typer.echo(line, err=True)
     for doubt in found.doubts:
-        typer.echo(f"look at: {doubt}", err=True)
+        typer.echo(printable(f"look at: {doubt}"), err=True)
     for finding in found.findings:
-        typer.echo(f"{finding.level}: {finding.what}\n  {finding.change}", err=True)
+        typer.echo(f"{finding.level}: {printable(finding.what)}\n  {printable(finding.change)}", err=True)
     if out is not None:
         typer.echo(
             f"written: {out}; next: streamcal check-config --config {out}, streamcal doctor --config {out}", err=True

@@ -29,6 +29,8 @@ _SETTINGS: Final = (
     "message.timestamp.type",
 )
 _POLL_MS: Final = 500
+_MOST_BYTES: Final = 256 * 2**20
+"""Of values held at once; a sample of ordinary events is a tenth of it."""
 
 
 def describe(clients: KafkaClients, names: Sequence[str]) -> dict[str, TopicFacts]:
@@ -116,11 +118,12 @@ class TailReader:
         self._deadline = time.monotonic() + seconds
         self._first: dict[Any, int] = {}
         self._begin: dict[Any, int] = {}
+        self._bytes = 0
 
     @property
-    def time_left(self) -> bool:
-        """Whether more may be read."""
-        return time.monotonic() < self._deadline
+    def may_read_on(self) -> bool:
+        """Whether there is time and room for more."""
+        return time.monotonic() < self._deadline and self._bytes < _MOST_BYTES
 
     def close(self) -> None:
         """Leave the broker."""
@@ -178,13 +181,14 @@ class TailReader:
             for part in wanted:
                 self._consumer.seek(part, start[part])
         open_parts = set(wanted)
-        while open_parts and self.time_left:
+        while open_parts and self.may_read_on:
             for part, records in self._consumer.poll(timeout_ms=_POLL_MS).items():
                 found[part] += [
                     SampledRecord(r.value, r.key, r.headers, r.timestamp, r.offset, r.partition)
                     for r in records
                     if r.offset < stop[part]
                 ]
+                self._bytes += sum(len(r.value or b"") for r in records)
             # By position, not by the last record: the end of a log may be a transaction marker.
             open_parts = {p for p in open_parts if (self._consumer.position(p) or 0) < stop[p]}
         return [record for records in found.values() for record in records], not open_parts

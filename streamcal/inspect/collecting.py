@@ -36,7 +36,7 @@ def collect(
     outcomes = reader.tail(topics[1], most)
     predictions = reader.tail(topics[0], most)
     for step in range(_STEPS):
-        if predictions.complete or not reader.time_left or matched(predictions, outcomes) >= _ENOUGH:
+        if predictions.complete or not reader.may_read_on or matched(predictions, outcomes) >= _ENOUGH:
             break
         predictions = predictions.before(reader.earlier(topics[0], most * 2**step))
     return predictions, outcomes

@@ -8,6 +8,8 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from streamcal.errors import ConfigError
+from streamcal.inspect.findings import printable
 from streamcal.inspect.proposal import Guess
 
 __all__ = ["config_text", "flow"]
@@ -40,13 +42,23 @@ def _escaped(character: str) -> str:
 
 
 def config_text(head: Sequence[str], guesses: Mapping[str, Guess]) -> str:
-    """The file: `head` as comments, then every key under its sections in the order given."""
+    """The file: `head` as comments, then every key under its sections in the order given.
+
+    Raises
+    ------
+    ConfigError
+        A key is given a value and is a section too.
+    """
     tree: dict[str, Any] = {}
     for key, guess in guesses.items():
         node = tree
         *sections, name = key.split(".")
         for section in sections:
             node = node.setdefault(section, {})
+            if isinstance(node, Guess):
+                raise ConfigError([(key, f"cannot be set, since {section} is given a value")])
+        if name in node:
+            raise ConfigError([(key, "is a section and takes no value of its own")])
         node[name] = guess
     lines = [line for text in head for line in _comment(text, "")]
     return "\n".join([*lines, *_section(tree, "")]) + "\n"
@@ -67,6 +79,5 @@ def _section(tree: Mapping[str, Any], indent: str) -> Iterator[str]:
 
 def _comment(text: str, indent: str) -> Iterator[str]:
     # A value of a stream may hold anything; a line break would end the comment.
-    safe = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
-    for line in textwrap.wrap(safe, _WIDTH - len(indent)) or [""]:
+    for line in textwrap.wrap(printable(text), _WIDTH - len(indent)) or [""]:
         yield f"{indent}# {line}".rstrip()

@@ -90,7 +90,9 @@ def _content(column: Column) -> str:
     if len(numbers) == len(column.present) and column.distinct > 2:
         return f", {min(numbers):g} to {max(numbers):g}, {column.distinct:,} different"
     if column.distinct > 10:
-        return f", {column.distinct:,} different, like {_short(column.common[0])}"
+        lengths = sorted({len(str(value)) for value in column.common})
+        span = f"{lengths[0]}" if len(lengths) == 1 else f"{lengths[0]} to {lengths[-1]}"
+        return f", {column.distinct:,} different of {span} characters"  # ids are personal data
     return f", {listed([_short(value) for value in column.common])}" if column.distinct else ""
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["Finding", "counted", "listed", "percent", "problem", "warning"]
+__all__ = ["Finding", "counted", "listed", "percent", "printable", "problem", "warning"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,3 +67,12 @@ def listed(items: Sequence[object], most: int = 6) -> str:
     """Items by commas, with how many more there are."""
     shown = ", ".join(str(item) for item in items[:most])
     return shown + (f" and {len(items) - most} more" if len(items) > most else "")
+
+
+def printable(text: str) -> str:
+    r"""Text without characters that a terminal or a file acts on; values of a stream may hold anything.
+
+    >>> printable("a\x1b[2Jb")
+    'a�[2Jb'
+    """
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)

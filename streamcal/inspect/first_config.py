@@ -20,7 +20,7 @@ from streamcal.runtime.config import Config, load_config
 from streamcal.runtime.config_kafka import Kafka
 from streamcal.runtime.value_formats import open_registry
 from streamcal.runtime.wiring import engine_settings
-from streamcal.stream.formats import ValueFormat
+from streamcal.stream.formats import ValueFormat, wire_schema_id
 
 __all__ = ["Explorer", "FirstConfig", "first_config", "kafka_section"]
 
@@ -70,7 +70,7 @@ class Explorer:
         self.url = given.get(f"{_REGISTRY}url")
         guesses = {key: Guess(value, "") for key, value in given.items() if key.startswith(_REGISTRY)}
         self._section = _load(config_text((), guesses)).events.schema_registry if self.url else None
-        self._forms: dict[bool, ValueFormat] = {}
+        self._forms: dict[tuple[bool, bool], ValueFormat] = {}
 
     def table(self, sample: Sample) -> Table:
         """The sample as columns."""
@@ -84,19 +84,19 @@ class Explorer:
     def has_wire_keys(self, sample: Sample) -> bool:
         """Whether the keys are."""
         held = [record.key for record in sample.records if record.key]
-        return self.is_wire(sample) and bool(held) and all(key[0] == 0 for key in held)
+        return self._section is not None and bool(held) and all(wire_schema_id(key) is not None for key in held)
 
     def _form(self, sample: Sample) -> ValueFormat | None:
-        if not self.is_wire(sample):
+        values, keys = self.is_wire(sample), self.has_wire_keys(sample)
+        if not values and not keys:
             return None
-        keys = self.has_wire_keys(sample)
-        if keys not in self._forms:
+        if (values, keys) not in self._forms:
             assert self._section is not None
             registry = open_registry(self._section)
             from streamcal.runtime.avro import AvroFormat  # noqa: PLC0415 - loads the extra `avro`
 
-            self._forms[keys] = AvroFormat(registry, decode_keys=keys)
-        return self._forms[keys]
+            self._forms[values, keys] = AvroFormat(registry, decode_values=values, decode_keys=keys)
+        return self._forms[values, keys]
 
 
 def first_config(

@@ -200,7 +200,7 @@ def _outcome(found: Proposal, predictions: Table, outcomes: Table, sample: Sampl
 
 def _filter_path(found: Proposal) -> str | None:
     held = found.value("events.outcome.filter")
-    return held["path"] if isinstance(held, Mapping) else None
+    return held.get("path") if isinstance(held, Mapping) else None
 
 
 def _filter(found: Proposal, outcomes: Table, ids: Column, known: Mapping[str, float]) -> Table:
@@ -214,8 +214,10 @@ def _filter(found: Proposal, outcomes: Table, ids: Column, known: Mapping[str, f
     else:
         found.put(key, None, "")
     held = found.value(key)
-    column = outcomes.columns.get(held["path"]) if isinstance(held, Mapping) else None
-    return outcomes if column is None else outcomes.where([value == held["equals"] for value in column.values])
+    column = outcomes.columns.get(_filter_path(found) or "")
+    if column is None:
+        return outcomes
+    return outcomes.where([value is not None and value == held.get("equals") for value in column.values])
 
 
 def _scores_by_id(found: Proposal, predictions: Table) -> dict[str, float]:

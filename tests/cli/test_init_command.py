@@ -62,7 +62,7 @@ def test_a_file_that_exists_is_kept(streamcal, files, tmp_path: Path) -> None:
         (["--events-file", "e", "--set", "horizon"], "is not KEY=VALUE"),
         (["--events-file", "e", "--set", "join.horizon=[1"], "join.horizon is not a YAML value"),
         (["--events-file", "e", "--set", "events.outcome.filter.path=x"], "give the filter in one"),
-        (["--events-file", "e", "--set", "kafka.security={}", "--set", "kafka.security.ssl_ciphers=x"], "give one"),
+        (["--events-file", "e", "--set", "kafka.security=x", "--set", "kafka.security.ssl_ciphers=x"], "give one"),
     ],
 )
 def test_wrong_usage_is_said(streamcal, arguments: list[str], expected: str) -> None:
@@ -87,3 +87,18 @@ def test_nothing_in_common_says_what_to_give(streamcal, tmp_path: Path) -> None:
     said = streamcal("init", "--predictions-file", tmp_path / "p", "--outcomes-file", tmp_path / "o")
     assert said.code == 2
     assert "--set events.prediction.id=PATH" in said.err
+
+
+def test_a_section_given_whole_is_its_keys(streamcal, files) -> None:
+    said = streamcal(
+        "init", *files, "--set", "events.outcome={id: order, time: at}", "--set", "events.outcome.filter={path: type}"
+    )
+    assert said.code == 2
+    assert "events.outcome.filter.equals: is required" in said.err
+    for key in ("events.prediction", "events.prediction.id.x", "join"):
+        said = streamcal("init", *files, "--set", f"{key}=5")
+        assert said.code == 2
+        assert "Traceback" not in said.err
+    said = streamcal("init", *files, "--set", "events.prediction={id: order, time: at}", "--set", "alarms.ece=null")
+    assert said.code == 0
+    assert "    # given\n    id: order\n" in said.out
