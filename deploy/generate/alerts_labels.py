@@ -121,9 +121,8 @@ LABELS: Final = (
             "label; the figures speak of those alone."
         ),
         more=(
-            "{{ range printf `streamcal_unmatched_ratio{model=%q}` $labels.model | query | sortByLabel `hi` }} Without outcome, "
-            "scores to "
-            "{{ .Labels.hi }}: {{ .Value | humanizePercentage }}.{{ end }}"
+            "{{ range printf `streamcal_unmatched_ratio{model=%q}` $labels.model | query | sortByLabel `hi` }} Without "
+            "outcome, scores to {{ .Labels.hi }}: {{ .Value | humanizePercentage }}.{{ end }}"
         ),
         dashboard="model",
     ),
@@ -142,6 +141,36 @@ LABELS: Final = (
         more=(
             "{{ range printf `sum by (reason) (increase(streamcal_events_rejected_total{topic=%q}[15m])) > 0` "
             "$labels.topic | query | sortByLabel `reason` }} {{ .Labels.reason }}: {{ printf `%.0f` .Value }}.{{ end }}"
+        ),
+    ),
+    Alert(
+        name="StreamcalPartitionerMismatch",
+        severity="critical",
+        # Since the processes started: records are sampled, and a topic that is hashed otherwise shows at once.
+        value=(
+            f"sum without ({PER_PROCESS}) (streamcal_partitioner_mismatch_total)\n"
+            f"/ (sum without ({PER_PROCESS}) (streamcal_partitioner_checked_total) >= 20)"
+        ),
+        above=0.01,
+        hold="5m",
+        keep="5m",
+        summary="Records of {{ $labels.topic }} are not where their key belongs",
+        description=(
+            "{{ $value | humanizePercentage }} of the sampled {{ $labels.topic }} are not in the partition their key "
+            "belongs to ({{ $labels.job }}): predictions and outcomes of an id do not meet."
+        ),
+    ),
+    Alert(
+        name="StreamcalDeadLetterFailed",
+        severity="warning",
+        value=f"sum without ({PER_PROCESS}) (increase(streamcal_dead_letter_failed_total[15m]))",
+        above=0,
+        hold="5m",
+        keep="15m",
+        summary="The dead-letter topic does not take rejected {{ $labels.topic }}",
+        description=(
+            "{{ $value | humanize }} rejected {{ $labels.topic }} of the past 15 minutes could not be set aside "
+            "({{ $labels.job }}, {{ $labels.error }}); they are in their own topic only, until it is trimmed."
         ),
     ),
 )

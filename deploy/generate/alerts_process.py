@@ -127,7 +127,7 @@ PROCESS: Final = (
     Alert(
         name="StreamcalTransformerStale",
         severity="warning",
-        # Against the map the monitor has in force; where it is not in this Prometheus, against the freshest transformer.
+        # Against the map in force; where the monitor is not in this Prometheus, against the freshest transformer.
         value=(
             f"{_MAP_AGE} - on (model) group_left () (time() - max by (model) "
             "(streamcal_map_promoted_timestamp_seconds))\n"
@@ -146,32 +146,46 @@ PROCESS: Final = (
     Alert(
         name="StreamcalTransformerWithoutMap",
         severity="critical",
-        value=(
-            "(streamcal_transformer_map_version == bool 0)\n"
-            "and rate(streamcal_transformer_scores_total[10m]) > 0\n"
-            "and on (model) streamcal_map_info"
-        ),
+        # Only while some model has a map: before the first one scores go out as they are, and that is right.
+        value="rate(streamcal_transformer_unmapped_total[10m])\nand on () streamcal_map_info",
         above=0,
         hold="10m",
-        summary="{{ $labels.instance }} serves {{ $labels.model }} uncorrected",
+        keep="5m",
+        summary="{{ $labels.instance }} passes scores on uncorrected: {{ $labels.reason }}",
         description=(
-            "The transformer at {{ $labels.instance }} has no map for model {{ $labels.model }} and passes scores on "
-            "as they come, while a map is in force."
+            "The transformer at {{ $labels.instance }} passes {{ $value | humanize }} scores a second on as they come "
+            "({{ $labels.reason }}), while maps are in force."
         ),
-        dashboard="model",
+    ),
+    Alert(
+        name="StreamcalTransformerCutOff",
+        severity="warning",
+        value="streamcal_transformer_stale + 1 - streamcal_transformer_following",
+        above=0,
+        hold="5m",
+        keep="5m",
+        summary="{{ $labels.instance }} hears nothing of new maps",
+        description=(
+            "The transformer at {{ $labels.instance }} no longer follows the maps: its source is silent for longer "
+            "than stale_after_s, or the thread that follows it has ended. A map that is taken back stays in "
+            "force there."
+        ),
+        more=(
+            "{{ range printf `streamcal_transformer_source_silence_seconds{instance=%q}` $labels.instance | query }} "
+            "Silent for {{ .Value | humanizeDuration }}.{{ end }}"
+        ),
     ),
     Alert(
         name="StreamcalTransformerProblems",
         severity="warning",
-        value="sum without (pod) (increase(streamcal_transformer_problems_total[15m]))",
+        value="increase(streamcal_transformer_problems_total[15m])",
         above=0,
         hold="5m",
         keep="15m",
-        summary="{{ $labels.instance }} cannot take maps of {{ $labels.model }}: {{ $labels.reason }}",
+        summary="{{ $labels.instance }} cannot take maps: {{ $labels.reason }}",
         description=(
-            "The transformer at {{ $labels.instance }} did not take updates of model {{ $labels.model }} in the past "
-            "15 minutes ({{ $labels.reason }}); it goes on with what it has."
+            "The transformer at {{ $labels.instance }} did not take updates of maps in the past 15 minutes "
+            "({{ $labels.reason }}); it goes on with what it has."
         ),
-        dashboard="model",
     ),
 )

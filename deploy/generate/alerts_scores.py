@@ -14,7 +14,8 @@ _OF_SERIES: Final = "$labels.model $labels.cut $labels.segment"
 
 def _figure(metric: str, words: str, form: str) -> str:
     """Template text: a served figure of the alert's series in each window."""
-    query = f'printf `max by (window) ({metric}{{{_SERIES},score_kind="served"}})` {_OF_SERIES} | query | sortByLabel "window"'
+    promql = f'max by (window) ({metric}{{{_SERIES},score_kind="served"}})'
+    query = f"printf `{promql}` {_OF_SERIES} | query | sortByLabel `window`"
     return f"{{{{ range {query} }}}} {words} {{{{ printf `{form}` .Value }}}} ({{{{ .Labels.window }}}}).{{{{ end }}}}"
 
 
@@ -28,8 +29,7 @@ _FIGURES: Final = "".join(
 
 # A segment's rows in its longest window, in the labels that alarm and evidence have.
 _ROWS: Final = (
-    f"max without ({PER_PROCESS}, window, score_kind) "
-    '(streamcal_labelled_predictions{score_kind="served"})'
+    f'max without ({PER_PROCESS}, window, score_kind) (streamcal_labelled_predictions{{score_kind="served"}})'
 )
 _ATTEMPTS: Final = f"sum without ({PER_PROCESS}, result, reason) (increase(streamcal_refits_total"
 # Refusals that say the map in force is fine, or that the loop is waiting on purpose.
@@ -106,10 +106,7 @@ SCORES: Final = (
         name="StreamcalMapStale",
         severity="warning",
         # An old map is no fault while attempts keep finding nothing better.
-        value=(
-            "streamcal:map_age_seconds\n"
-            f'unless ({_ATTEMPTS}{{reason=~"|{_SOUND}"}}[1d])) >= 1)'
-        ),
+        value=(f'streamcal:map_age_seconds\nunless ({_ATTEMPTS}{{reason=~"|{_SOUND}"}}[1d])) >= 1)'),
         above=14 * 86_400,  # refit.fit_window: none of the labels it was fitted on would be used today
         hold="1h",
         summary="The map of {{ $labels.model }} is old and nothing has confirmed it",
@@ -142,8 +139,9 @@ SCORES: Final = (
             "were refused for a fault, and none found the map in force still the best."
         ),
         more=(
-            "{{ range printf `sum by (reason) (increase(streamcal_refits_total{model=%q,result=\"refused\"}[6h])) > 0`"
-            " $labels.model | query | sortByLabel `reason` }} {{ .Labels.reason }}: {{ printf `%.0f` .Value }}.{{ end }}"
+            '{{ range printf `sum by (reason) (increase(streamcal_refits_total{model=%q,result="refused"}[6h])) > 0`'
+            " $labels.model | query | sortByLabel `reason` }} {{ .Labels.reason }}: "
+            "{{ printf `%.0f` .Value }}.{{ end }}"
         ),
         dashboard="model",
     ),

@@ -8,7 +8,7 @@ for every rule: an empty value means that a gate is closed (``OK``) or, for the 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from alert import Alert
@@ -23,7 +23,7 @@ _MAX_UID: Final = 40  # Grafana's limit
 _UNIT_MIN: Final = {"m": 1, "h": 60, "d": 1440}
 
 
-def grafana_rules(groups: dict[str, Sequence[Alert]], runbook: str) -> dict[str, Any]:
+def grafana_rules(groups: Mapping[str, Sequence[Alert]], runbook: str) -> dict[str, Any]:
     """Provisioning document with one group per group of alerts."""
     return {
         "apiVersion": 1,
@@ -64,8 +64,10 @@ def _rule(alert: Alert, runbook: str) -> dict[str, Any]:
 
 
 def _kept(alert: Alert) -> dict[str, Any]:
-    """Grafana 12.2 and newer; older ones pass over keys they do not know. Two settings, since a series that vanishes
-    is another case to Grafana than a value that became fine."""
+    """Grafana 12.2 and newer; older ones pass over keys they do not know.
+
+    Two settings, since a series that vanishes is another case to Grafana than a value that became fine.
+    """
     if not alert.keep:
         return {}
     evaluations = int(alert.keep[:-1]) * _UNIT_MIN[alert.keep[-1]] // _INTERVAL_MIN

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from alert import Alert
@@ -16,7 +16,7 @@ def recording_rules(recordings: Sequence[Recording]) -> dict[str, Any]:
     return {"groups": [{"name": "streamcal-recording", "rules": [_recorded(one) for one in recordings]}]}
 
 
-def alert_rules(groups: dict[str, Sequence[Alert]], runbook: str) -> dict[str, Any]:
+def alert_rules(groups: Mapping[str, Sequence[Alert]], runbook: str) -> dict[str, Any]:
     """Groups of alerts by name.
 
     Parameters

@@ -38,8 +38,7 @@ def _accepted(topic: str, counter: str, extra: str = "") -> Recording:
 RECORDING: Final = (
     Recording(
         "streamcal:newest_prediction_timestamp_seconds",
-        f"max without ({PER_PROCESS}, topic, partition)"
-        ' (streamcal_watermark_timestamp_seconds{topic="predictions"})',
+        f'max without ({PER_PROCESS}, topic, partition) (streamcal_watermark_timestamp_seconds{{topic="predictions"}})',
         "Event time of the predictions: the clock of everything below, so that a replayed year behaves like the year.",
     ),
     Recording(
