@@ -13,8 +13,12 @@ __all__ = ["python_page"]
 MODULES: Final = {
     "streamcal.transform": "Follow the published maps and apply them to live scores.",
     "streamcal.transform.kafka_source": "Maps from the maps topic.",
+    "streamcal.transform.classes": "Scores of several classes, offline.",
+    "streamcal.transform.keys": "Keys in files: whose signatures count.",
+    "streamcal.transform.metrics": "Prometheus metrics of a transformer.",
     "streamcal.maps.document": "Read, verify and write map documents.",
     "streamcal.maps.families": "The maps themselves.",
+    "streamcal.maps.signing": "Sign documents, and verify them.",
     "streamcal.sklearn": "Calibrated classifiers for scikit-learn; the extra `sklearn`.",
     "streamcal.river": "Calibration metrics for river.",
     "streamcal.errors": "What commands and functions raise for a person to mend.",
