@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from kafka import TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
-from kafka.errors import KafkaError
+from kafka.errors import KafkaError, TopicAuthorizationFailedError
 
 from streamcal.errors import BrokerError
 from streamcal.inspect.sample import Sample, SampledRecord
@@ -33,8 +33,8 @@ _MOST_BYTES: Final = 256 * 2**20
 """Of values held at once; a sample of ordinary events is a tenth of it."""
 
 
-def describe(clients: KafkaClients, names: Sequence[str]) -> dict[str, TopicFacts]:
-    """What the broker tells of those topics that exist.
+def describe(clients: KafkaClients, names: Sequence[str]) -> tuple[dict[str, TopicFacts], frozenset[str]]:
+    """What the broker tells of those topics that exist, and the names of those it does not tell this user of.
 
     Raises
     ------
@@ -45,8 +45,9 @@ def describe(clients: KafkaClients, names: Sequence[str]) -> dict[str, TopicFact
     try:
         told = {topic["name"]: topic for topic in admin.describe_topics(list(names))}
         there = {name: topic for name, topic in told.items() if topic.get("partitions")}
+        hidden = [n for n, topic in told.items() if topic.get("error_code") == TopicAuthorizationFailedError.errno]
         settings, unread = _settings(admin, list(there))
-        return {
+        facts = {
             name: TopicFacts(
                 name=name,
                 partitions=len(topic["partitions"]),
@@ -57,6 +58,7 @@ def describe(clients: KafkaClients, names: Sequence[str]) -> dict[str, TopicFact
             )
             for name, topic in there.items()
         }
+        return facts, frozenset(hidden)
     except KafkaError as error:
         hint = "check kafka.bootstrap_servers and that this user may describe the topics"
         raise BrokerError(f"the topics cannot be listed: {error}", where=clients.servers, hint=hint) from error

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from streamcal.errors import BrokerError
 from streamcal.inspect.broker import TailReader, describe, describe_group
 from streamcal.inspect.collecting import collect
 from streamcal.inspect.columns import Table, table
@@ -92,7 +93,7 @@ def diagnose(config: Config, *, records: int, seconds: float) -> Diagnosis:
     Raises
     ------
     BrokerError
-        No broker answers, or no schema registry.
+        No broker answers. What fails later is a problem of the diagnosis.
     ConfigError
         A secret file cannot be read.
     """
@@ -101,22 +102,36 @@ def diagnose(config: Config, *, records: int, seconds: float) -> Diagnosis:
     names = config.topics
     inputs = {"predictions": names.predictions, "outcomes": names.outcomes}
     ours = {role: name for role in ("maps", "counts", "state") if (name := getattr(names, role)) is not None}
-    facts = describe(clients, [*inputs.values(), *ours.values()])
+    facts, hidden = describe(clients, [*inputs.values(), *ours.values()])
     group = describe_group(clients, config.kafka.group_id or "")
-    findings = [*_topic_findings(config, inputs, facts), *own_findings(ours, facts, inputs), *group_findings(group)]
+    findings = [
+        *(_hidden(f"topics.{role}", name) for role, name in {**inputs, **ours}.items() if name in hidden),
+        *_topic_findings(config, {role: name for role, name in inputs.items() if name not in hidden}, facts),
+        *own_findings(ours, facts, inputs),
+        *group_findings(group),
+    ]
     found.add("kafka", _topic_rows({**inputs, **ours}, facts, group, clients.servers), findings)
-    if all(name in facts for name in inputs.values()):
-        _look(found, config, clients, records, seconds)
+    if all(name in facts and facts[name].readable for name in inputs.values()):
+        try:
+            _look(found, config, clients, records, seconds)
+        except BrokerError as error:
+            where = f"{error.where}: " if error.where else ""
+            found.add("sample", [("read", "nothing")], [problem(f"{where}{error.what}", error.hint)])
     return found
+
+
+def _hidden(key: str, name: str) -> Finding:
+    what = f"this user may not DESCRIBE topic {name!r} ({key}), so whether it is there is not known"
+    return problem(what, f"grant it the rights of docs/how-to/security.md on topic {name!r}")
 
 
 def _topic_findings(config: Config, inputs: Mapping[str, str], facts: Mapping[str, TopicFacts]) -> Iterator[Finding]:
     for role, name in inputs.items():
         if name not in facts:
-            yield problem(f"there is no topic {name!r}, or this user may not describe it", f"set topics.{role}")
+            yield problem(f"there is no topic {name!r}", f"create it, or set topics.{role} to the right one")
             continue
         yield from input_findings(facts[name], f"topics.{role}", config.longest_horizon_ms, config.events.max_bytes)
-    if not _repartitioned(config) and all(name in facts for name in inputs.values()):
+    if not _repartitioned(config) and len(inputs) == 2 and all(name in facts for name in inputs.values()):
         yield from pair_findings(facts[inputs["predictions"]], facts[inputs["outcomes"]])
 
 

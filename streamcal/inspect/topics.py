@@ -58,6 +58,11 @@ class TopicFacts:
     operations: frozenset[str] | None = None
 
     @property
+    def readable(self) -> bool:
+        """Whether nothing is known against reading it."""
+        return not _missing(self.operations, _READ)
+
+    @property
     def retention_ms(self) -> int | None:
         """How long records are kept; None where for ever or not told."""
         told = int(self.settings.get("retention.ms", "-1"))
