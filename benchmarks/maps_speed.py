@@ -1,8 +1,8 @@
 """Scores per second of every map family on one core, beside scikit-learn's calibrators on the same scores.
 
 Maps are fitted on 200,000 rows, then applied to fresh scores: single floats with and without segments, and arrays.
-The rivals are scikit-learn's isotonic regression (`predict`) for isotonic, girb and cir, and his fitted sigmoid for the
-others. Best of seven, both in the same run; a ratio above 1 means streamcal is faster.
+The rivals are scikit-learn's isotonic regression (`predict`) for isotonic, girb and cir, and its fitted sigmoid for the
+others. CPU time of this thread, best of seven rounds, both in the same run; a ratio above 1 means streamcal is faster.
 
     python benchmarks/maps_speed.py
 """
@@ -36,15 +36,15 @@ TABLE = {
 def per_call(call: Callable[[], object]) -> float:
     """Seconds of one call, the best of several rounds: other work on the machine only ever adds."""
     call()
-    start = time.perf_counter()
+    start = time.thread_time()
     call()
-    loops = max(1, int(SECONDS / max(time.perf_counter() - start, 1e-9)))
+    loops = max(1, int(SECONDS / max(time.thread_time() - start, 1e-7)))
     results = []
     for _ in range(REPEATS):
-        start = time.perf_counter()
+        start = time.thread_time()
         for _ in range(loops):
             call()
-        results.append((time.perf_counter() - start) / loops)
+        results.append((time.thread_time() - start) / loops)
     return min(results)
 
 

@@ -97,17 +97,29 @@ def plain(text: str) -> str:
     return text.replace("%2C", ",").replace("%3D", "=").replace("%25", "%")
 
 
+def exact(content: Content, score: Decimal, segments: Segments) -> Decimal:
+    q = min(max(score, Decimal(LOWEST)), Decimal(HIGHEST))
+    served = FAMILIES[content["family"]](q, content["parameters"])
+    entry = entry_for(content["segments"], segments)
+    if entry is not None:
+        # A score that float64 cannot tell from 0 or 1 is served as the nearest it can.
+        served = min(max(served, Decimal(TINY)), Decimal(BELOW_ONE))
+        served = sigmoid(logit(served) * Decimal(entry.get("slope", 1)) + Decimal(entry["offset"]))
+    return served
+
+
 def truth(content: Content, score: float, segments: Segments) -> float:
     """What a document serves, to the nearest float64 inside (0, 1)."""
     with localcontext(DIGITS):
-        q = Decimal(min(max(score, LOWEST), HIGHEST))
-        served = FAMILIES[content["family"]](q, content["parameters"])
-        entry = entry_for(content["segments"], segments)
-        if entry is not None:
-            # A score that float64 cannot tell from 0 or 1 is served as the nearest it can.
-            served = min(max(served, Decimal(TINY)), Decimal(BELOW_ONE))
-            served = sigmoid(logit(served) * Decimal(entry.get("slope", 1)) + Decimal(entry["offset"]))
-        return rounded(served)
+        return rounded(exact(content, Decimal(score), segments))
+
+
+def class_truth(contents: list[Content | None], scores: list[float], segments: Segments) -> list[float]:
+    """What the maps of several classes serve; None is a class without one."""
+    with localcontext(DIGITS):
+        raw = [Decimal(score) / sum(map(Decimal, scores)) for score in scores]
+        served = [p if c is None else exact(c, p, segments) for c, p in zip(contents, raw, strict=True)]
+        return [float(p / sum(served)) for p in served]
 
 
 # --- documents ----------------------------------------------------------------------------------------------
@@ -263,6 +275,27 @@ def refused() -> list[Content]:
     ]
 
 
+CLASSES: Mapping[str, str | None] = {"7": "platt", "ant": "segments_platt", "b/c": None, "10": "isotonic"}
+"""Class to the document of its map; names that a language might put in another order."""
+
+
+def class_vectors() -> Content:
+    contents = [None if name is None else content_of(*DOCUMENTS[name]) for name in CLASSES.values()]
+    documents = {}
+    for name, content in zip(CLASSES, contents, strict=True):
+        if content is not None:
+            documents[name] = sealed({**content, "model": f"animals/{name}"})
+    rows = np.random.default_rng(12).dirichlet([0.4] * len(CLASSES), 25).round(6).tolist()
+    rows += [[1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0], [0.3, 0.3, 0.3, 0.3], [1e-300, 1e-300, 0.0, 1e-300], [1.0] * 4]
+    items: list[Content] = []
+    for scores in rows:
+        for segments in (None, {"country": "GB", "device": "ios"}):
+            given = {} if segments is None else {"segments": segments}
+            items.append({"scores": scores, **given, "served": class_truth(contents, scores, segments)})
+    head = {"format": 1, "kind": "classes", "classes": list(CLASSES), "documents": documents}
+    return {**head, "relative_tolerance": RELATIVE, "items": items}
+
+
 SECRETS = ("0123456789abcdef0123456789abcdef", "fedcba9876543210fedcba9876543210")
 PRIVATE = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 STRANGER = Ed25519PrivateKey.from_private_bytes(bytes(32))
@@ -327,6 +360,7 @@ def written(content: Content) -> str:
 def files() -> dict[str, str]:
     """Every file's text; documents already written are taken as they are."""
     texts = {"refused.json": written({"format": 1, "kind": "refused", "items": refused()})}
+    texts["classes.json"] = written(class_vectors())
     keys = [*SECRETS, PRIVATE.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()]
     texts["signed.json"] = written({"format": 1, "kind": "signed", "keys": keys, "items": signed()})
     for name, parts in DOCUMENTS.items():

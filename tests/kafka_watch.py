@@ -1,7 +1,7 @@
 """Ends a test broker when the tests that started it are gone, however they went (a killed worker, SIGTERM).
 
-Run as ``python kafka_watch.py PID`` with a pipe as standard input: the pipe closes with the process that holds its
-other end. Not the parent-death signal of Linux, which follows the thread that forked, not the process.
+Run as ``python kafka_watch.py PID [GRACE_SECONDS]`` with a pipe as standard input: the pipe closes with the process that
+holds its other end. Not the parent-death signal of Linux, which follows the thread that forked, not the process.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Watch:
         self._process.wait()
 
 
-def watch(pid: int) -> None:
+def watch(pid: int, grace_s: float) -> None:
     """Wait for the end of standard input, then end `pid`, by force after a while."""
     try:
         handle = os.pidfd_open(pid)  # not the number: it may be another process's by then
@@ -45,9 +45,9 @@ def watch(pid: int) -> None:
             signal.pidfd_send_signal(handle, how)
         except ProcessLookupError:
             return
-        if select.select([handle], [], [], GRACE_SECONDS)[0]:
+        if select.select([handle], [], [], grace_s)[0]:
             return
 
 
 if __name__ == "__main__":
-    watch(int(sys.argv[1]))
+    watch(int(sys.argv[1]), float(sys.argv[2]) if len(sys.argv) > 2 else GRACE_SECONDS)

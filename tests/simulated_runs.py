@@ -21,7 +21,7 @@ from streamcal.parts.part import Part, StoredKey
 from streamcal.runtime.cluster import Part as LogPart
 from streamcal.runtime.logs.base import LogRecord
 from streamcal.runtime.monitor import Monitor, MonitorSettings
-from streamcal.runtime.wiring import count_settings, source_settings
+from streamcal.runtime.monitor_wiring import count_settings, source_settings
 from streamcal.stats.layout import N_BINS
 
 SOURCES = 2

@@ -40,17 +40,12 @@ def test_a_watched_process_ends_when_its_owner_is_killed(how: signal.Signals) ->
             os.close(handle)
 
 
-@pytest.mark.slow
-def test_one_that_does_not_listen_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    import kafka_watch
-
+def test_one_that_does_not_listen_is_killed() -> None:
     with subprocess.Popen([sys.executable, "-c", DEAF], stdout=subprocess.PIPE) as deaf:
         assert deaf.stdout is not None
         assert deaf.stdout.readline() == b"up\n"
-        monkeypatch.setattr(kafka_watch, "GRACE_SECONDS", 0.5)
-        with open(os.devnull, "rb") as nothing, monkeypatch.context() as patch:
-            patch.setattr(sys, "stdin", type("Input", (), {"buffer": nothing}))
-            kafka_watch.watch(deaf.pid)
+        watch = [sys.executable, str(TESTS / "kafka_watch.py"), str(deaf.pid), "0.5"]
+        subprocess.run(watch, stdin=subprocess.DEVNULL, check=True, timeout=60)
         assert deaf.wait(timeout=60) == -signal.SIGKILL
 
 

@@ -3,7 +3,7 @@
 
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { compile, MapError, verifier } from './streamcal-map.mjs'
+import { compile, MapError, serveClasses, verifier } from './streamcal-map.mjs'
 
 function fromHex(text) {
   const [, sign, lead, digits, exponent] = /^(-?)0x([01])\.([0-9a-f]+)p([+-]\d+)$/.exec(text)
@@ -38,11 +38,21 @@ function difference(map, item, tolerance) {
   return fits ? null : `score ${item.score}${where} is served as ${served}, not ${item.served}`
 }
 
+function classDifference(file, maps, item) {
+  const served = serveClasses(file.classes, item.scores, maps, item.segments)
+  const fits = served.every((p, i) => Math.abs(p - item.served[i]) <= file.relative_tolerance * item.served[i])
+  return fits ? null : `scores ${item.scores} are served as ${served}, not ${item.served}`
+}
+
 function problemFinder(file) {
   if (file.kind === 'refused') return refusal
   if (file.kind === 'signed') {
     const accepts = verifier(file.keys)
     return (item) => wrongVerdict(item, accepts)
+  }
+  if (file.kind === 'classes') {
+    const maps = new Map(Object.entries(file.documents).map(([name, text]) => [name, compile(text)]))
+    return (item) => classDifference(file, maps, item)
   }
   if (file.kind !== 'apply') return () => `vectors of unknown kind ${file.kind}`
   const map = compile(file.document)

@@ -277,3 +277,16 @@ export function compile(text, { accepts, key } = {}) {
     },
   }
 }
+
+// Several classes, each against the rest: `classes` are names, `scores` their raw scores, and `maps` has compile()d maps
+// by class (those of the models `<model>/<class>`). What is served sums to 1.
+export function serveClasses(classes, scores, maps, segments) {
+  const raw = normalised(scores)
+  return normalised(classes.map((name, i) => (maps.has(name) ? maps.get(name).apply(raw[i], segments) : raw[i])))
+}
+
+function normalised(scores) {
+  const total = scores.reduce((sum, score) => sum + score)
+  if (!(total > 0)) throw new RangeError('the scores are 0 for every class')
+  return scores.map((score) => score / total)
+}

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from streamcal import __version__
-from streamcal.cli import check_config, demo, maps, replay, run, transform
+from streamcal.cli import check_config, demo, doctor, fit, init, maps, replay, run, transform
 
 __all__ = ["command"]
 
@@ -39,8 +39,11 @@ def root(
 app.command("run")(run.run)
 app.command("demo")(demo.demo)
 app.command("replay")(replay.replay)
+app.command("fit")(fit.fit)
 app.command("transform")(transform.transform)
 app.command("check-config")(check_config.check_config)
+app.command("doctor")(doctor.doctor)
+app.command("init")(init.init)
 app.add_typer(maps.app, name="maps")
 
 command = typer.main.get_command(app)

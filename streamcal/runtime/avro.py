@@ -33,22 +33,16 @@ import structlog
 from streamcal.runtime.avro_times import instant_in, logical_type
 from streamcal.runtime.registry import Registered, SchemaRegistry
 from streamcal.stream.fields import FieldPath, TimeUnit
+from streamcal.stream.formats import WIRE_PREFIX, wire_schema_id
 
-__all__ = ["AvroFormat", "FieldTree", "wire_schema_id"]
+__all__ = ["AvroFormat", "FieldTree"]
 
-_PREFIX: Final = 5
-"""The zero byte and the schema id."""
 _KEPT_LOGICAL: Final = frozenset({"decimal", "uuid"})
 """Logical types the reader turns into values; it would turn times into objects that hold less than their numbers."""
 _NO_TEXT: Final = b"\xff"
 """No UTF-8: a field read from such a key is not valid."""
 
 log = structlog.get_logger(__name__)
-
-
-def wire_schema_id(value: bytes) -> int | None:
-    """The schema id a value begins with; None if it is not in the wire format."""
-    return int.from_bytes(value[1:_PREFIX], "big") if len(value) >= _PREFIX and value[0] == 0 else None
 
 
 @dataclass(slots=True)
@@ -108,8 +102,8 @@ class AvroFormat:
         The time field, where the value has it.
     time_unit : str
         Unit the codec reads it in.
-    decode_keys : bool
-        Keys are in the wire format too.
+    decode_values, decode_keys : bool
+        Whether values (else they are JSON) and keys (else they are text) are in the wire format.
 
     Raises
     ------
@@ -124,23 +118,27 @@ class AvroFormat:
         *,
         time: FieldPath | None = None,
         time_unit: TimeUnit = "ms",
+        decode_values: bool = True,
         decode_keys: bool = False,
     ) -> None:
         self._registry = registry
         self._fields = fields or FieldTree()
         self._time = None if time is None or time.source != "value" else time
         self._unit = time_unit
+        self._decode_values = decode_values
         self._decode_keys = decode_keys
         self._readers: dict[int, tuple[Registered, _Reader | None]] = {}
         self._encode: Callable[[Any], bytes] = msgspec.json.Encoder().encode
 
     def json(self, value: bytes) -> bytes | None:
         """JSON object of a value; None if it cannot be decoded."""
+        if not self._decode_values:
+            return value
         reader = self._reader(value)
         if reader is None:
             return None
         if reader.avro is None:
-            return value[_PREFIX:]
+            return value[WIRE_PREFIX:]
         found = _read(reader.avro, value)
         if not isinstance(found, dict):
             return None
@@ -198,7 +196,7 @@ class AvroFormat:
 def _read(schema: Any, value: bytes) -> Any:
     """The value after the prefix; None if the bytes do not fit."""
     stream = io.BytesIO(value)
-    stream.seek(_PREFIX)
+    stream.seek(WIRE_PREFIX)
     try:
         found = fastavro.schemaless_reader(stream, schema, None)
     except Exception:  # noqa: BLE001 - foreign bytes raise anything from the compiled reader
@@ -208,7 +206,7 @@ def _read(schema: Any, value: bytes) -> Any:
 
 def _json_of(key: bytes) -> Any:
     try:
-        return msgspec.json.decode(key[_PREFIX:])
+        return msgspec.json.decode(key[WIRE_PREFIX:])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
 

@@ -19,7 +19,7 @@ from pydantic import BeforeValidator, Field, ValidationError, ValidationInfo, fi
 
 from streamcal.errors import ConfigError
 from streamcal.runtime.config_events import EventFilter, Events
-from streamcal.runtime.config_fields import Section, Text, empty_if_null, problems_below
+from streamcal.runtime.config_fields import Section, Text, can_be_read, empty_if_null, problems_below
 from streamcal.runtime.config_kafka import Kafka, Topics
 from streamcal.runtime.config_overrides import Values, override, variable_name
 from streamcal.runtime.config_problems import problems_of
@@ -110,6 +110,10 @@ class Config(Section):
         if isinstance(paths, Mapping) and (missing := [name for name in _dimensions(value.cuts) if name not in paths]):
             text = "{!r} has no path in events.prediction.segments"
             raise problems_below(("cuts", text.format(name)) for name in missing)
+        unread = [] if isinstance(paths, Mapping) else [n for n in _dimensions(value.cuts) if not can_be_read(n)]
+        if unread:
+            text = "{!r} cannot be read from an event; give it a path in events.prediction.segments under another name"
+            raise problems_below(("cuts", text.format(name)) for name in unread)
         return value
 
     @field_validator("refit")

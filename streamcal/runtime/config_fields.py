@@ -37,6 +37,7 @@ __all__ = [
     "ServiceFile",
     "Span",
     "Text",
+    "can_be_read",
     "empty_if_null",
     "field_path",
     "only",
@@ -102,6 +103,11 @@ def _scalar(value: Any) -> str | int | float | bool:
 _HEADER: Final = "$header."
 
 
+def can_be_read(name: str) -> bool:
+    """Whether a member of this name can be read from an event; the decoder takes none that JSON would escape."""
+    return not any(character in '"\\' or character < " " for character in name)
+
+
 def field_path(value: str) -> str:
     """Check the place of a field in an event: ``a.b.c`` in the value, ``$key``, or ``$header.NAME``.
 
@@ -116,6 +122,8 @@ def field_path(value: str) -> str:
         raise ValueError("must be $key, $header.NAME or a path like payload.id")
     if not all(value.split(".")):
         raise ValueError("must be a path like payload.id, without empty parts")
+    if not can_be_read(value):
+        raise ValueError("must not hold quotation marks, backslashes or control characters: such names are not read")
     return value
 
 

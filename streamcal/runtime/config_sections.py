@@ -84,7 +84,7 @@ class Join(Section):
     idle: Annotated[Literal["follow", "clock"], AfterValidator(only("follow"))] = "follow"
     max_future: Span = parse_duration("5m")
     max_pending: Annotated[Count | None, AfterValidator(only(None))] = None
-    repartition: Literal["none"] = "none"
+    repartition: Literal["none", "outcomes", "predictions", "both"] = "none"
 
 
 def _run_of_panes(value: Duration, info: ValidationInfo) -> Duration:

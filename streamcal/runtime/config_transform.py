@@ -6,7 +6,7 @@ import re
 import socket
 from typing import Annotated, Final, Literal
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, Field
 
 from streamcal.runtime.config_fields import Section, Span, Text
 from streamcal.runtime.config_kafka import TopicName
@@ -36,6 +36,7 @@ class Transform(Section):
     instance_id: InstanceName | None = None
     commit_interval: Span = parse_duration("100ms")
     invalid: Literal["pass", "stop"] = "pass"
+    metrics_port: Annotated[int, Field(ge=1, le=65535)] | None = None
 
 
 def host_instance() -> str:

@@ -19,10 +19,11 @@ from streamcal.runtime.config import Config
 from streamcal.runtime.logging_setup import configure_logging, relay_client_warnings
 from streamcal.runtime.logs.kafka_cluster import KafkaCluster
 from streamcal.runtime.loop import Readers
-from streamcal.runtime.monitor import Monitor, MonitorSettings
+from streamcal.runtime.monitor import Monitor
+from streamcal.runtime.monitor_wiring import monitor_settings
+from streamcal.runtime.rejections import Rejections
 from streamcal.runtime.running import Running
 from streamcal.runtime.serving import http_application, http_server
-from streamcal.runtime.wiring import count_settings, engine_settings, source_settings
 
 __all__ = ["run"]
 
@@ -55,21 +56,18 @@ def run(config: Config) -> None:
     configure_logging(sys.stdout)
     readers = Readers()
     relay_client_warnings(lambda: readers.readiness.reason is None)
-    app = http_application(config, readers.holder, readers.readiness, readers.commits, counts=readers.counts.ask)
+    app = http_application(
+        config,
+        readers.holder,
+        readers.readiness,
+        readers.commits,
+        counts=readers.counts.ask,
+        counters=readers.counters,
+    )
     server = http_server(app, config.serve)
-    settings = engine_settings(config)
-    with server, _stop_signals() as stopped, contextlib.closing(KafkaCluster(config)) as cluster:
-        monitor = Monitor(
-            MonitorSettings(
-                engine=settings,
-                sources=source_settings(settings),
-                counts=count_settings(settings),
-                about=f"{__version__} {config.hash()}".encode(),
-                idle_timeout_s=config.join.idle_timeout.ms / 1000,
-            ),
-            cluster,
-            time.monotonic,
-        )
+    settings = monitor_settings(config, __version__)
+    with server, _stop_signals() as stopped, contextlib.closing(KafkaCluster(config, readers.counters)) as cluster:
+        monitor = Monitor(settings, cluster, time.monotonic, Rejections(cluster.dead_letters))
         log.info("serving", url=server.url, version=__version__)
         Running(monitor, readers, config.kafka.commit_interval.ms / 1000, _session_s(config)).run(stopped.is_set)
     log.info("stopped", read=monitor.read)

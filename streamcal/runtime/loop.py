@@ -17,13 +17,16 @@ from streamcal.errors import MapDocumentError
 from streamcal.maps.document import NewerSchemaError, decode
 from streamcal.maps.loop import PublishMap
 from streamcal.runtime.counts_desk import CountsDesk
-from streamcal.runtime.logs.base import Log
+from streamcal.runtime.logs.base import Log, RejectedSink
 from streamcal.serve.live import CommitRecorder, Readiness, SnapshotHolder
+from streamcal.serve.process_counters import ProcessCounters
 
 __all__ = ["Pace", "Readers", "Runtime"]
 
 _REJECTIONS_S = 60.0
 """Rejected events are told of once a minute; the counters have them all."""
+_REJECTED_S = 5.0
+"""Longest wait of one commit for rejected records to be stored."""
 _POLL_S = 0.25
 """Longest wait for records; bounds how late a stop signal or a picture can be."""
 
@@ -48,12 +51,13 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class Readers:
-    """Where other threads find what the loop has to show: snapshots, commit times, readiness, counts on request."""
+    """Where other threads find what the loop has to show."""
 
     holder: SnapshotHolder = field(default_factory=SnapshotHolder)
     commits: CommitRecorder = field(default_factory=CommitRecorder)
     readiness: Readiness = field(default_factory=Readiness)
     counts: CountsDesk = field(default_factory=CountsDesk)
+    counters: ProcessCounters = field(default_factory=ProcessCounters)
 
 
 class Runtime:
@@ -70,6 +74,8 @@ class Runtime:
         A caught-up partition silent for so long follows the others of its topic; None: never.
     after_poll : callable, optional
         Called after each folded poll.
+    dead_letters : RejectedSink, optional
+        Where rejected records go; nothing is committed before they are stored.
     """
 
     def __init__(
@@ -82,6 +88,7 @@ class Runtime:
         snapshot_every_s: float = 1.0,
         idle_timeout_s: float | None = None,
         after_poll: Callable[[], None] | None = None,
+        dead_letters: RejectedSink | None = None,
     ) -> None:
         self.engine = engine
         self._source = source
@@ -92,6 +99,9 @@ class Runtime:
         self._idle_timeout_s = idle_timeout_s
         self._heard: dict[tuple[str, int], float] = {}
         self._after_poll = after_poll
+        self._dead_letters = dead_letters
+        if dead_letters is not None:
+            engine.decoding.rejected = []
 
     def run(self, should_stop: Callable[[], bool] = lambda: False) -> None:
         """Work until `should_stop` or the end of the log; commits what was folded before returning."""
@@ -110,6 +120,7 @@ class Runtime:
         poll = self._source.poll(_POLL_S)
         self._assign()
         self._publish(self.engine.handle(poll.slices))
+        self._send_rejected()
         for advance in poll.advances:
             self._publish(self.engine.advance_idle(advance.topic, advance.partition, advance.to_ms))
         for ended in poll.ended:
@@ -149,8 +160,16 @@ class Runtime:
 
     def _commit(self) -> None:
         started = time.monotonic()
+        if self._dead_letters is not None and not self._dead_letters.flush(_REJECTED_S):
+            return  # the next commit will do
         self._source.commit()
         self._readers.commits.observe(time.monotonic() - started)
+
+    def _send_rejected(self) -> None:
+        rejected = self.engine.decoding.rejected
+        if self._dead_letters is not None and rejected:
+            self._dead_letters.send(rejected)
+            rejected.clear()
 
     def _tell_rejections(self) -> None:
         """Log where rejected events are, at a limited rate; never what they say, for ids are personal data."""

@@ -8,7 +8,7 @@ One step is: poll; settle what the group gave or took; go on with recoveries; jo
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -23,7 +23,7 @@ from streamcal.runtime.recovery import Recovery
 from streamcal.settings import EngineSettings
 from streamcal.snapshot import Snapshot
 from streamcal.state.claimed_log import CHUNK_BYTES, ClaimedLog, FencedError, LogUnavailableError
-from streamcal.stream.events import TOPICS
+from streamcal.stream.events import TOPICS, Record
 from streamcal.stream.source import Intake, SourceSettings
 
 __all__ = ["Monitor", "MonitorSettings", "Observer"]
@@ -68,7 +68,7 @@ class MonitorSettings:
 class Observer:
     """Told of what happens; every method may be left as it is."""
 
-    def took_in(self, part: Part, intake: Intake, records: object) -> None:
+    def took_in(self, part: Part, intake: Intake, records: Sequence[Record]) -> None:
         """Records were joined."""
 
     def before_commit(self) -> bool:

@@ -37,6 +37,8 @@ _PATIENCE_S: Final = 60.0
 _FIRST_PAUSE_S: Final = 0.2
 _LONGEST_PAUSE_S: Final = 5.0
 _UNKNOWN_S: Final = 60.0
+_MOST_UNKNOWN: Final = 10_000
+"""Ids remembered as unknown: values that are no wire format at all may begin with any four bytes."""
 _LARGEST: Final = 4 * 2**20
 """Bytes of an answer; the largest schemas in use are a tenth of it."""
 _ACCEPT: Final = "application/vnd.schemaregistry.v1+json, application/json"
@@ -152,6 +154,8 @@ class SchemaRegistry:
         answer = self._patiently(f"/schemas/ids/{number}", _Schema)
         if answer is None:
             log.warning("schema id unknown to the registry", schema_id=number, registry=self.url)
+            if len(self._unknown) >= _MOST_UNKNOWN:
+                self._unknown.clear()
             self._unknown[number] = time.monotonic() + _UNKNOWN_S
             return None
         references: dict[str, str] = {}

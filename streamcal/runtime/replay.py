@@ -26,6 +26,8 @@ from streamcal.serve.table import Progress
 from streamcal.settings import EngineSettings
 from streamcal.snapshot import WindowFigures
 from streamcal.stats.aggregate import EVERYTHING
+from streamcal.stats.cells import RAW, SERVED
+from streamcal.stats.histogram import score_histogram
 from streamcal.stream.codec import OutcomeDecoder, PredictionDecoder
 from streamcal.stream.events import Names
 from streamcal.stream.watermark import BEGINNING
@@ -162,6 +164,7 @@ def _result(
             alarms=[_alarm(record) for record in engine.watches[model].alarms],
             maps=[attempt.report() for attempt in engine.loop(model).history],
             changes=[{"at_ms": change.at_ms, "trigger": change.trigger} for change in engine.watches[model].changes],
+            histogram=_histogram(engine, model),
         )
         for model, held in segments.items()
     }
@@ -176,6 +179,15 @@ def _result(
         pending=engine.tally.pending(),
         models=models,
     )
+
+
+def _histogram(engine: Engine, model: int) -> dict[str, list[dict[str, Any]]]:
+    """Scores of the whole model by logit, raw and served; empty where nothing was labelled."""
+    whole = engine.aggregate.series.whole(model)
+    if whole is None:
+        return {}
+    counts = engine.aggregate.by_series(EVERYTHING, np.array([whole], dtype=np.int64))[0]
+    return {kind: score_histogram(counts[place]) for kind, place in (("raw", RAW), ("served", SERVED))}
 
 
 def _alarm(record: AlarmRecord) -> dict[str, Any]:

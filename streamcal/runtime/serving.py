@@ -16,6 +16,7 @@ from streamcal.serve.exporter import BuildInfo, Exporter, ProcessCollector
 from streamcal.serve.http import HttpServer, Tls
 from streamcal.serve.live import CommitRecorder, Readiness, SnapshotHolder
 from streamcal.serve.metrics import ExportSettings
+from streamcal.serve.process_counters import ProcessCounters
 from streamcal.serve.requests import Requests
 from streamcal.serve.sources import Access, Sources
 from streamcal.stats.layout import LAYOUT_ID
@@ -34,6 +35,7 @@ def http_application(
     *,
     counts: Callable[[], Mapping[str, Any]] | None = None,
     requests: Requests | None = None,
+    counters: ProcessCounters | None = None,
 ) -> ASGIApp:
     """Metrics, probes, status page and API.
 
@@ -46,6 +48,8 @@ def http_application(
         Counts for audit; see `streamcal.runtime.counts_desk`.
     requests : Requests, optional
         Where requests to change maps go; None: they are answered with a refusal.
+    counters : ProcessCounters, optional
+        What the process has done, for the metrics.
 
     Raises
     ------
@@ -55,7 +59,7 @@ def http_application(
     build = BuildInfo(__version__, LAYOUT_ID, config.hash())
     metrics = config.metrics
     settings = ExportSettings(export=metrics.export, ece_bins=metrics.ece_bins, max_series=metrics.max_series)
-    exporter = Exporter(holder, settings, ProcessCollector(build, readiness, commits))
+    exporter = Exporter(holder, settings, ProcessCollector(build, readiness, commits, counters))
     sources = Sources(exporter, holder, readiness, __version__, counts=counts, requests=requests)
     hosts = (*config.serve.allowed_hosts, config.serve.host)
     return application(sources, Access(allowed_hosts=hosts, admin_token=_admin_token(config.serve)))

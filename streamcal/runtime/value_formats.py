@@ -24,8 +24,9 @@ def value_formats(config: Config) -> tuple[ValueFormat | None, ValueFormat | Non
         No schema registry answers, or it refuses.
     """
     events = config.events
-    wanted = [events.prediction_format == "avro", events.outcome_format == "avro"]
-    if not any(wanted):
+    values = [events.prediction_format == "avro", events.outcome_format == "avro"]
+    keys = events.key_format == "avro"
+    if not any(values) and not keys:
         return None, None
     registry = open_registry(events.schema_registry)
     sections: list[tuple[PredictionFields | OutcomeFields, list[str]]] = [
@@ -33,8 +34,8 @@ def value_formats(config: Config) -> tuple[ValueFormat | None, ValueFormat | Non
         (events.outcome, _outcome_paths(config)),
     ]
     found = [
-        _format(registry, section, paths, decode_keys=events.key_format == "avro") if avro else None
-        for avro, (section, paths) in zip(wanted, sections, strict=True)
+        _format(registry, section, paths, values=avro, keys=keys) if avro or keys else None
+        for avro, (section, paths) in zip(values, sections, strict=True)
     ]
     return found[0], found[1]
 
@@ -76,13 +77,13 @@ def _need_library() -> None:
 
 
 def _format(
-    registry: SchemaRegistry, section: PredictionFields | OutcomeFields, paths: list[str], *, decode_keys: bool
+    registry: SchemaRegistry, section: PredictionFields | OutcomeFields, paths: list[str], *, values: bool, keys: bool
 ) -> ValueFormat:
     from streamcal.runtime.avro import AvroFormat, FieldTree  # noqa: PLC0415 - loads the extra `avro`
 
     time = FieldPath.parse(section.time) if section.time_source == "field" else None
     tree = FieldTree.of([FieldPath.parse(path) for path in paths])
-    return AvroFormat(registry, tree, time=time, time_unit=section.time_unit, decode_keys=decode_keys)
+    return AvroFormat(registry, tree, time=time, time_unit=section.time_unit, decode_values=values, decode_keys=keys)
 
 
 def _prediction_paths(config: Config) -> list[str]:

@@ -7,28 +7,21 @@ from typing import Literal
 from streamcal.detect.alarm import EceThreshold
 from streamcal.detect.detector import DetectorSettings
 from streamcal.detect.watch import WatchSettings
-from streamcal.early.cohorts import CohortLayout
-from streamcal.early.shift_panes import slot_panes
 from streamcal.errors import MapDocumentError, StreamcalError
 from streamcal.maps.document import decode
 from streamcal.maps.families import Map
 from streamcal.maps.families import Prior as PriorMap
 from streamcal.maps.loop import LoopSettings
-from streamcal.parts.source_counts import CountSettings
 from streamcal.runtime.config import Config
 from streamcal.runtime.config_events import EventFilter as ConfiguredFilter
 from streamcal.runtime.config_sections import Prior
 from streamcal.runtime.value_formats import value_formats
 from streamcal.settings import EngineSettings
 from streamcal.stats.aggregate import AggregateSettings, WindowSpec
-from streamcal.stats.layout import SCORE_CLIP
-from streamcal.stream.codec import OutcomeDecoder, PredictionDecoder
-from streamcal.stream.events import Names
 from streamcal.stream.fields import EventFilter, ModelFilter, OutcomeFields, PredictionFields
 from streamcal.stream.join import ModelRules
-from streamcal.stream.source import SourceSettings
 
-__all__ = ["count_settings", "detector_settings", "engine_settings", "source_settings"]
+__all__ = ["detector_settings", "engine_settings"]
 
 _MAP_HISTORY = 1000
 """Entries of a daemon's map history per model: six weeks of hourly promotions, a megabyte."""
@@ -38,43 +31,6 @@ _DAY_MS = 86_400_000
 _CLEAR_MS = 6 * 3_600_000
 _CLEAR_PANES = 20
 """An alarm clears after calm panes over six hours, and at least twenty of them: a quiet night is no all-clear."""
-
-
-def source_settings(settings: EngineSettings) -> SourceSettings:
-    """How one partition is read and joined."""
-
-    def decoders(names: Names) -> tuple[PredictionDecoder, OutcomeDecoder]:
-        predictions = PredictionDecoder(settings.prediction_fields, names, **settings.prediction_limits())
-        return predictions, OutcomeDecoder(settings.outcome_fields, names, **settings.outcome_limits())
-
-    return SourceSettings(
-        decoders=decoders,
-        dimensions=settings.dimensions,
-        rules=settings.rules,
-        skew_ms=settings.skew_ms,
-        out_of_order_ms=settings.out_of_order_ms,
-        pane_ms=settings.aggregate.pane_ms,
-        score_clip=SCORE_CLIP,
-    )
-
-
-def count_settings(settings: EngineSettings) -> CountSettings:
-    """How one partition is counted."""
-    pane_ms = settings.aggregate.pane_ms
-    panes = [spec.panes for spec in settings.aggregate.windows]
-
-    def cohorts(horizon_ms: int) -> CohortLayout:
-        return CohortLayout.over_panes(horizon_ms, pane_ms, max(panes))
-
-    return CountSettings(
-        cuts=settings.cuts,
-        max_segments=settings.max_segments,
-        pane_ms=pane_ms,
-        slot_ms=slot_panes(panes) * pane_ms,
-        by_outcome_time=settings.aggregate.by_outcome_time,
-        skew_ms=settings.skew_ms,
-        cohorts=cohorts,
-    )
 
 
 def engine_settings(

@@ -294,8 +294,8 @@ class HistoryAnswer(Answer):
     sequence: int
     model: str
     window: str
-    step_ms: int = Field(description="Points are at least so far apart; 0: one per snapshot.")
-    capacity: int = Field(description="Points kept; beyond that, every second one is let go.")
+    step_ms: int = Field(description="Each run of event time of this length has one point; 0: every snapshot has one.")
+    capacity: int = Field(description="Most points kept; beyond that, they become sparser.")
     at_ms: list[int]
     raw: TracedFigures
     served: TracedFigures
@@ -356,7 +356,7 @@ class AskedRequest(BaseModel):
 
     kind: Literal["refit", "promote", "rollback", "pin", "unpin"]
     model: str = Field(min_length=1, max_length=1000)
-    version: int | None = Field(None, ge=1, le=2**53)
+    version: int | None = Field(None, ge=1, le=2**53, strict=True)
 
 
 class RequestAnswer(Answer):

@@ -46,6 +46,7 @@ def requests_router(sources: Sources, access: Access) -> APIRouter:
             raise HTTPException(501, "this process takes no requests; use `streamcal maps` on the command line")
         return sources.requests
 
+    taker: Any = Depends(operator)  # as a default: an annotation could not name a local function
     router = APIRouter(prefix="/api/v1", tags=["admin"], responses=REFUSALS)
 
     @router.post(
@@ -54,7 +55,7 @@ def requests_router(sources: Sources, access: Access) -> APIRouter:
         status_code=202,
         summary="Ask for a refit, or to promote, roll back to, pin or unpin a map",
     )
-    async def submit(asked: models.AskedRequest, requests: Annotated[Requests, Depends(operator)]) -> dict[str, Any]:
+    async def submit(asked: models.AskedRequest, requests: Requests = taker) -> dict[str, Any]:
         snapshot = sources.holder.latest
         found = None if snapshot is None else find_model(snapshot, asked.model)
         if found is None:
@@ -65,9 +66,7 @@ def requests_router(sources: Sources, access: Access) -> APIRouter:
             raise HTTPException(429, "too many requests are waiting for the loop; ask again later") from error
 
     @router.get("/requests/{number}", response_model=models.RequestAnswer, summary="What came of a request")
-    async def find(
-        number: Annotated[int, Path(ge=1, le=2**53)], requests: Annotated[Requests, Depends(operator)]
-    ) -> dict[str, Any]:
+    async def find(number: Annotated[int, Path(ge=1, le=2**53)], requests: Requests = taker) -> dict[str, Any]:
         request = requests.find(number)
         if request is None:
             raise HTTPException(404, "no such request, or it was long ago")

@@ -28,6 +28,7 @@ from streamcal.serve.exposition import exposition, label_value
 from streamcal.serve.figures import figure_families
 from streamcal.serve.live import COMMIT_BUCKETS, CommitRecorder, Readiness, SnapshotHolder
 from streamcal.serve.metrics import MODEL_COUNTERS, TOTAL_COUNTERS, ExportSettings
+from streamcal.serve.process_counters import ProcessCounters
 from streamcal.snapshot import Snapshot
 
 __all__ = ["BuildInfo", "Exporter", "ProcessCollector", "SnapshotCollector", "render"]
@@ -65,7 +66,14 @@ class SnapshotCollector(Collector):
 class ProcessCollector(Collector):
     """What is true of the process whether or not there is a snapshot."""
 
-    def __init__(self, build: BuildInfo, readiness: Readiness, commits: CommitRecorder) -> None:
+    def __init__(
+        self,
+        build: BuildInfo,
+        readiness: Readiness,
+        commits: CommitRecorder,
+        counters: ProcessCounters | None = None,
+    ) -> None:
+        self._counters = counters or ProcessCounters()
         self._build = build
         self._readiness = readiness
         self._commits = commits
@@ -89,6 +97,7 @@ class ProcessCollector(Collector):
             buckets=[*bounds, ("+Inf", float(taken.count))],
             sum_value=taken.total_s,
         )
+        yield from self._counters.families()
 
 
 def render(snapshot: Snapshot, settings: ExportSettings) -> bytes:

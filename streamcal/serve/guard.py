@@ -133,7 +133,8 @@ def _without_port(host: str) -> str:
     ('localhost', '::1', 'streamcal')
     """
     if host.startswith("["):
-        return host[1:].partition("]")[0]
+        address, _, port = host[1:].partition("]")
+        return address if not port or (port[0] == ":" and port[1:].isdigit()) else host
     return host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() and ":" in host else host
 
 

@@ -10,15 +10,15 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
 from typing import Any, Final
 
 from streamcal.errors import StreamcalError
-from streamcal.serve.metrics import FIGURES, MODEL_COUNTERS, TOTAL_COUNTERS
-from streamcal.serve.page import render_page
-from streamcal.snapshot import Figures
+from streamcal.serve.figure_row import figure_dict
+from streamcal.serve.metrics import MODEL_COUNTERS, TOTAL_COUNTERS
+from streamcal.serve.report_page import render_page
 
 __all__ = [
     "SCHEMA_VERSION",
@@ -32,7 +32,6 @@ __all__ = [
 
 SCHEMA_VERSION: Final = 1
 COUNTERS: Final = frozenset((*MODEL_COUNTERS, *TOTAL_COUNTERS))
-_COUNTS: Final = frozenset(("n", "positives"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +60,7 @@ class ModelReport:
     alarms: Sequence[Mapping[str, Any]] = ()
     maps: Sequence[Mapping[str, Any]] = ()
     changes: Sequence[Mapping[str, Any]] = ()
+    histogram: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,39 +88,6 @@ class ReplayResult:
     rejected: Mapping[str, int]
     pending: int
     models: Mapping[str, ModelReport]
-
-
-def figure_dict(figures: Figures, i: int, bins: Sequence[Mapping[str, Any]] | None = None) -> dict[str, Any]:
-    """Row `i` of figure arrays in report form.
-
-    Parameters
-    ----------
-    figures : mapping of str to float64 array
-        NaN is absent and left out; `n` and `positives` become integers.
-    i : int
-    bins : sequence of mapping, optional
-        Reliability table, taken over under ``bins``.
-
-    Raises
-    ------
-    ValueError
-        A figure that the report does not know.
-
-    >>> import numpy as np
-    >>> figure_dict({"n": np.array([3.0]), "ece": np.array([0.25]), "platt_slope": np.array([np.nan])}, 0)
-    {'n': 3, 'ece': 0.25}
-    """
-    unknown = figures.keys() - FIGURES.keys()
-    if unknown:
-        raise ValueError(f"figures the report does not know: {', '.join(sorted(unknown))}")
-    row: dict[str, Any] = {}
-    for name in FIGURES:
-        value = float(figures[name][i]) if name in figures else float("nan")
-        if value == value:  # noqa: PLR0124 - false for NaN
-            row[name] = int(value) if name in _COUNTS else value
-    if bins is not None:
-        row["bins"] = [dict(entry) for entry in bins]
-    return row
 
 
 def report_document(result: ReplayResult) -> dict[str, Any]:
@@ -158,7 +125,7 @@ def _model(model: ModelReport) -> dict[str, Any]:
         "alarms": list(model.alarms),
         "changes": list(model.changes),
         "maps": list(model.maps),
-    }
+    } | ({"histogram": {kind: list(rows) for kind, rows in model.histogram.items()}} if model.histogram else {})
 
 
 def report_schema() -> dict[str, Any]:

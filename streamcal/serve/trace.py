@@ -1,8 +1,9 @@
 """What the figures of each whole model were, kept in the process for the charts over time.
 
-Bounded: a track per model and window holds at most `CAPACITY` points. When it is full every second point is let go
-and from then on points are twice as far apart, so a track always reaches back to where it began, ever more coarsely;
-its newest point is always the newest snapshot. A restart begins anew: Prometheus keeps the long history.
+Bounded: a track per model and window holds at most `CAPACITY` points. When it is full, event time is cut into steps
+of which each keeps its last point, so that half of the points go; the steps grow as the track does. A track always
+reaches back to where it began, ever more coarsely, and its newest point is the newest snapshot. A restart begins
+anew: Prometheus keeps the long history.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class Track:
     at_ms : int64[n]
         Event time.
     step_ms : int
-        Points are at least so far apart; 0 while every snapshot has one.
+        Each run of event time of this length has one point; 0 while every snapshot has one.
     raw, served : mapping of str to float64[n]
         `TRACED` figures; NaN is absent.
     evidence, threshold : float64[n]
@@ -115,26 +116,32 @@ class _Points:
         self._step_ms = 0
 
     def room(self, at_ms: int) -> Floats:
-        """The row for a point at `at_ms`, to be filled: a new one, or the last where that is too near."""
+        """The row for a point at `at_ms`, to be filled: a new one, or the last where both are of one step."""
         # Event time goes back when a partition that is behind comes in; what was said of later times goes with it.
         while self._size and self._at_ms[self._size - 1] >= at_ms:
             self._size -= 1
-        # The last point may move on until it is a step from the one before it.
-        if self._size >= 2 and at_ms - self._at_ms[self._size - 2] < self._step_ms:
+        if self._size == CAPACITY and not self._is_of_last_step(at_ms):
+            self._thin(at_ms)
+        if self._size > 1 and self._is_of_last_step(at_ms):
             self._size -= 1
-        if self._size == CAPACITY:
-            self._thin()
         self._at_ms[self._size] = at_ms
         self._size += 1
         row: Floats = self._rows[self._size - 1]
         return row
 
-    def _thin(self) -> None:
-        kept = (self._size + 1) // 2
-        self._at_ms[:kept] = self._at_ms[: self._size : 2].copy()
-        self._rows[:kept] = self._rows[: self._size : 2].copy()
-        self._size = kept
-        self._step_ms = max(1, int(self._at_ms[kept - 1] - self._at_ms[0]) // (kept - 1))
+    def _is_of_last_step(self, at_ms: int) -> bool:
+        return self._step_ms > 0 and int(self._at_ms[self._size - 1]) // self._step_ms == at_ms // self._step_ms
+
+    def _thin(self, at_ms: int) -> None:
+        """Keep the oldest point and the last one of every step, for steps that leave half of them."""
+        span = at_ms - int(self._at_ms[0])
+        self._step_ms = max(2 * self._step_ms, -(-2 * span // CAPACITY))
+        steps = self._at_ms // self._step_ms
+        kept = np.flatnonzero(np.append(steps[1:] != steps[:-1], True))
+        kept = kept if kept[0] == 0 else np.insert(kept, 0, 0)
+        self._at_ms[: len(kept)] = self._at_ms[kept]
+        self._rows[: len(kept)] = self._rows[kept]
+        self._size = len(kept)
 
     def track(self) -> Track:
         rows = self._rows[: self._size].copy()

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from streamcal.serve.exposition import label_value
-from streamcal.serve.report import figure_dict
+from streamcal.serve.figure_row import figure_dict
 from streamcal.serve.trace import CAPACITY, TRACED, Track
 from streamcal.serve.verdict import verdict
 from streamcal.snapshot import AlarmState, Figures, MapState, ModelSnapshot, Series, Snapshot, WindowFigures

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Any, Final, Literal, Self
 
 import numpy as np
@@ -131,6 +132,7 @@ class GIRBCalibrator(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         labels, self.classes_ = targets.y, targets.classes
         weight = None if sample_weight is None else _weights(sample_weight, X)
         scores = self._scores(X, labels, weight)
+        targets.check_known_by(self.estimator_)
         codes = range(1, 2) if len(self.classes_) == 2 else range(len(self.classes_))
         self.maps_ = [self._map(scores[:, k], labels == self.classes_[k], weight, settings) for k in codes]
         self.families_ = [map_.family for map_ in self.maps_]
@@ -140,7 +142,7 @@ class GIRBCalibrator(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     def predict_proba(self, X: Any) -> Floats:
         """Calibrated probabilities, float64 of shape (n_samples, n_classes), in the order of `classes_`."""
         check_is_fitted(self)
-        raw = np.asarray(self.estimator_.predict_proba(X), dtype=np.float64)
+        raw = _probabilities(self.estimator_.predict_proba(X), self.estimator_)
         if len(self.maps_) == 1:
             served = self.maps_[0].apply(raw[:, 1])
             return np.column_stack([1.0 - served, served])
@@ -179,9 +181,11 @@ class GIRBCalibrator(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             raise ValueError(f"fallback {self.fallback!r} is neither 'platt' nor 'raise'")
         if self.grouping not in {"count", "width"}:
             raise ValueError(f"grouping {self.grouping!r} is neither 'count' nor 'width'")
-        if not isinstance(self.groups, int) and self.groups not in {"size", "cross_validation"}:
-            raise ValueError(f"groups {self.groups!r} is neither a whole number, nor 'size' nor 'cross_validation'")
-        return GirbSettings(self.grouping, self.groups, self.min_count, self.strength)
+        groups: Any = self.groups  # anything: scikit-learn's estimators take what they are given until fit
+        groups = int(groups) if isinstance(groups, Integral) else groups
+        if not isinstance(groups, int) and groups not in {"size", "cross_validation"}:
+            raise ValueError(f"groups {groups!r} is neither a whole number, nor 'size' nor 'cross_validation'")
+        return GirbSettings(self.grouping, groups, self.min_count, self.strength)
 
     def _scores(self, X: Any, labels: NDArray[Any], weight: Floats | None) -> Floats:
         """Fit `estimator_`; scores of every row from a model that had not seen it."""
@@ -190,24 +194,23 @@ class GIRBCalibrator(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             raise TypeError(f"{type(estimator).__name__} has no predict_proba: there are no probabilities to calibrate")
         if isinstance(estimator, FrozenEstimator):
             self.estimator_ = estimator
-            _same_classes(estimator.classes_, self.classes_)
-            return np.asarray(estimator.predict_proba(X), dtype=np.float64)
+            return _probabilities(estimator.predict_proba(X), estimator)
         passed = (
             {} if weight is None or not has_fit_parameter(estimator, "sample_weight") else {"sample_weight": weight}
         )
         folds = check_cv(self._folds(labels), labels, classifier=True)
         scores = cross_val_predict(clone(estimator), X, labels, cv=folds, method="predict_proba", params=passed)
         self.estimator_ = clone(estimator).fit(X, labels, **passed)
-        return np.asarray(scores, dtype=np.float64)
+        return _probabilities(scores, estimator)
 
     def _folds(self, labels: NDArray[Any]) -> Any:
         """`cv`, where it is a number no more than the rows of the rarest class."""
-        if not isinstance(self.cv, int):
+        if not isinstance(self.cv, Integral):
             return self.cv
         rarest = int(np.unique(labels, return_counts=True)[1].min())
         if rarest < 2:
             raise ValueError("every class needs two rows at least, so that one can be left out")
-        return min(self.cv, rarest)
+        return min(int(self.cv), rarest)
 
     def _map(self, score: Floats, label: NDArray[np.bool_], weight: Floats | None, settings: GirbSettings) -> Map:
         parts = _counts_by_fold(score, label, weight, settings.folds)
@@ -220,6 +223,16 @@ class GIRBCalibrator(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         if self.fallback == "raise":
             raise ValueError(f"no grouped isotonic map: {fit}; fallback='platt' would take Platt scaling")
         return prior
+
+
+def _probabilities(given: ArrayLike, estimator: Any) -> Floats:
+    """Scores in [0, 1], float64; single precision may leave them a little outside."""
+    scores = np.asarray(given, dtype=np.float64)
+    if not (np.abs(scores - 0.5) <= 0.5 + 1e-6).all():
+        raise ValueError(
+            f"{type(estimator).__name__}.predict_proba answers what is no probability: NaN, or outside [0, 1]"
+        )
+    return np.clip(scores, 0.0, 1.0)
 
 
 def _counts_by_fold(score: Floats, label: NDArray[np.bool_], weight: Floats | None, folds: int) -> Ints:
@@ -238,8 +251,3 @@ def _weights(sample_weight: ArrayLike, X: Any) -> Floats:
     if float(weight.max()) > MAX_WEIGHT:
         raise ValueError(f"sample_weight reaches {weight.max()!r}; up to {MAX_WEIGHT:.0f} are counted, divide them all")
     return weight
-
-
-def _same_classes(of_model: NDArray[Any], of_rows: NDArray[Any]) -> None:
-    if not np.array_equal(of_model, of_rows):
-        raise ValueError(f"the frozen estimator knows the classes {list(of_model)}, y has {list(of_rows)}")

@@ -103,8 +103,9 @@ class PriorCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimat
         if not hasattr(estimator, "predict_proba"):
             raise TypeError(f"{type(estimator).__name__} has no predict_proba: there are no probabilities to correct")
         routed = process_routing(self, "fit", **fit_params).estimator.fit if _routing() else fit_params
-        self.estimator_ = estimator.fit(X, y, **routed)
-        self.classes_ = self.estimator_.classes_
+        self.estimator_ = estimator.fit(X, targets.y, **routed)
+        targets.check_known_by(self.estimator_)
+        self.classes_ = targets.classes
         found = told or infer_weight(self.estimator_, targets, fit_params)
         self.weight_, self.weight_source_ = found.value, found.source
         return self

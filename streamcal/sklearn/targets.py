@@ -41,6 +41,12 @@ class Targets:
     y: NDArray[Any]
     classes: NDArray[Any]
 
+    def check_known_by(self, fitted: Any) -> None:
+        """Raise ValueError unless the columns of the estimator's probabilities are these classes, in this order."""
+        if not np.array_equal(fitted.classes_, self.classes):
+            name = type(fitted).__name__
+            raise ValueError(f"{name} knows the classes {list(fitted.classes_)}, y has {list(self.classes)}")
+
     def shares(self) -> Shares:
         """How many rows each of two classes has."""
         positives = int(np.count_nonzero(self.y == self.classes[1]))

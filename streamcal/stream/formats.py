@@ -12,10 +12,19 @@ from typing import Final, NamedTuple, Protocol
 
 from streamcal.stream.events import Record
 
-__all__ = ["Converted", "ValueFormat", "converted"]
+__all__ = ["WIRE_PREFIX", "Converted", "ValueFormat", "converted", "wire_schema_id"]
 
 UNDECODABLE: Final = b""
 """No JSON: the codec counts it as `malformed`."""
+
+
+WIRE_PREFIX: Final = 5
+"""Bytes before the content in the Confluent wire format: a zero, and the schema id."""
+
+
+def wire_schema_id(value: bytes) -> int | None:
+    """The schema id a value begins with; None if it is not in the wire format."""
+    return int.from_bytes(value[1:WIRE_PREFIX], "big") if len(value) >= WIRE_PREFIX and value[0] == 0 else None
 
 
 class ValueFormat(Protocol):

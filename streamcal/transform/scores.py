@@ -2,24 +2,48 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["checked"]
+__all__ = ["checked", "served"]
 
 _EXCESS: Final = 1e-6
 """By how much a score may leave [0, 1] and still be taken as rounding, as for scores in the topics."""
+_PART: Final = 32_768
+"""Scores checked and mapped at once: 256 KiB stay in a core's cache, worth a factor of 1.5 on a million scores."""
 
 Floats = NDArray[np.float64]
 
 
 def checked(score: float | ArrayLike) -> Floats:
     """Scores as float64 in [0, 1], perhaps the array given; raises ValueError with the first value that is none."""
+    return _within(_numbers(score))
+
+
+def served(score: float | ArrayLike, apply: Callable[[Floats], Floats], apply_one: Callable[[float], float]) -> Any:
+    """Checked scores through a map: a float for a number, else an array of its shape; raises as `checked`."""
+    given = _numbers(score)
+    if given.ndim == 0:
+        return apply_one(float(_within(given)))
+    if given.size <= _PART:
+        return apply(_within(given))
+    flat, result = given.reshape(-1), np.empty(given.size)
+    for start in range(0, given.size, _PART):
+        result[start : start + _PART] = apply(_within(flat[start : start + _PART]))
+    return result.reshape(given.shape)
+
+
+def _numbers(score: float | ArrayLike) -> NDArray[Any]:
     given = np.asarray(score)
     if given.dtype.kind not in "fiu":
         raise ValueError(f"score {score!r} is not a number")
+    return given
+
+
+def _within(given: NDArray[Any]) -> Floats:
     scores: Floats = given.astype(np.float64, copy=False)
     if not scores.size:
         return scores

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamcal.transform.following import Following, StaleRule, View
-from streamcal.transform.scores import checked
+from streamcal.transform.scores import checked, served
 from streamcal.transform.source import MapSource
 from streamcal.transform.status import NO_MAP, TransformerStatus
 from streamcal.transform.table import Entry, MapTable
@@ -243,19 +243,18 @@ class CalibrationTransformer:
 def _transform_any(
     score: float | ArrayLike, view: View, entry: Entry | None, segments: Mapping[str, Any] | None
 ) -> tuple[float | Floats, int]:
-    scores = checked(score)
-    served: Any
     if entry is None:
+        scores = checked(score)
         view.count_unmapped(scores.size)
-        served = scores.copy() if scores.ndim else float(scores)
-        return served, NO_MAP
-    if entry.compiled is not None:
-        compiled = entry.compiled
-        served = compiled.apply(scores, segments) if scores.ndim else compiled.apply_one(float(scores), segments)
+        return scores.copy() if scores.ndim else float(scores), NO_MAP
+    result: Any
+    if entry.compiled is None:
+        result = served(score, entry.apply, entry.apply_one)
     else:
-        served = entry.apply(scores) if scores.ndim else entry.apply_one(float(scores))
-    entry.tally(scores.size)
-    return served, entry.version
+        scores, compiled = checked(score), entry.compiled
+        result = compiled.apply(scores, segments) if scores.ndim else compiled.apply_one(float(scores), segments)
+    entry.tally(int(np.size(result)))
+    return result, entry.version
 
 
 def _applied(entry: Entry | None, segments: Mapping[str, Any] | None) -> Callable[[Floats], Floats] | None:

@@ -9,7 +9,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.metrics import log_loss
-from sklearn.model_selection import cross_val_predict
+from sklearn.model_selection import GridSearchCV, cross_val_predict
 from sklearn.naive_bayes import GaussianNB
 
 from streamcal.maps.document import decode, encode
@@ -129,6 +129,23 @@ def test_weights_count() -> None:
     assert 2.0 < times < 3.5
     with pytest.raises(ValueError, match="divide them all"):
         GIRBCalibrator().fit(X, y, sample_weight=np.full(len(y), 1e6))
+
+
+def test_a_search_over_its_parameters_works() -> None:
+    X, y = correlated(2_000, 12)
+    search = GridSearchCV(GIRBCalibrator(GaussianNB()), {"groups": np.array([3, 8])}, cv=2, scoring="neg_log_loss")
+    assert search.fit(X, y).best_estimator_.families_ == ["girb"]
+
+
+def test_what_is_no_probability_is_an_error() -> None:
+    X, y = correlated(200, 13)
+    with pytest.raises(ValueError, match=r"predict_proba answers what is no probability"):
+        GIRBCalibrator(FrozenEstimator(Broken().fit(X, y))).fit(X, y)
+
+
+class Broken(GaussianNB):
+    def predict_proba(self, X: Any) -> np.ndarray:
+        return np.full((len(X), 2), np.nan)
 
 
 @pytest.mark.parametrize(

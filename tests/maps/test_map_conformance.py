@@ -19,12 +19,14 @@ from streamcal.maps.document import MapDocument, decode, encode
 from streamcal.maps.families import FAMILIES
 from streamcal.maps.signing import Verifier, verified
 from streamcal.maps.signing_keys import parse_verify_key
+from streamcal.transform.classes import apply_classes
 
 RUNNER = Path(__file__).parent.parent.parent / "examples" / "javascript" / "conformance.mjs"
 SCHEMA = json.loads((Path(__file__).parent.parent.parent / "streamcal" / "maps" / "map.schema.json").read_text())
 FORMAT = (Path(__file__).parent.parent.parent / "docs" / "map-format.md").read_text()
-APPLIED = [path for path in sorted(FOLDER.glob("*.json")) if path.stem not in ("refused", "signed")]
+APPLIED = [path for path in sorted(FOLDER.glob("*.json")) if path.stem not in ("refused", "signed", "classes")]
 REFUSED = json.loads((FOLDER / "refused.json").read_text())["items"]
+CLASSES = json.loads((FOLDER / "classes.json").read_text())
 SIGNED = json.loads((FOLDER / "signed.json").read_text())
 
 
@@ -75,6 +77,14 @@ def test_python_takes_what_is_signed_by_an_accepted_key_and_nothing_else(item: d
     verifier = Verifier(parse_verify_key(content.encode()) for content in SIGNED["keys"])
     accepted, refused = verified(item["key"], [item["document"].encode()], verifier)
     assert (len(accepted), len(refused)) == (item["accepted"], not item["accepted"])
+
+
+@pytest.mark.parametrize("item", CLASSES["items"], ids=range(len(CLASSES["items"])))
+def test_python_serves_several_classes(item: dict[str, Any]) -> None:
+    maps = {name: decode(text.encode()).compile() for name, text in CLASSES["documents"].items()}
+    served = apply_classes(item["scores"], maps, CLASSES["classes"], item.get("segments"))
+    assert list(served) == pytest.approx(item["served"], rel=CLASSES["relative_tolerance"], abs=0)
+    assert sum(served) == pytest.approx(1.0, abs=1e-12)
 
 
 def node() -> str:

@@ -309,3 +309,18 @@ def test_a_registry_that_is_away_at_the_start_is_named(tmp_path: Path) -> None:
         replay(settings, ReplayOptions(events=events))
     assert "http://127.0.0.1:1" in str(caught.value)
     assert "events.schema_registry.url" in str(caught.value)
+
+
+def test_json_values_may_have_keys_in_the_wire_format(stub: RegistryStub, tmp_path: Path) -> None:
+    from streamcal.runtime.wiring import engine_settings
+
+    stub.register(12, '"string"')
+    path = tmp_path / "c.yaml"
+    path.write_text(
+        f"events: {{key_format: avro, schema_registry: {{url: '{stub.url}'}}, outcome: {{id: $key}}}}", encoding="utf-8"
+    )
+    settings = engine_settings(load_config(path, environ={}, require_kafka=False))
+    record = RawRecord(json.dumps({"label": 1, "ts": T}).encode(), key=wire(12, "string", "a1"))
+    decoder = OutcomeDecoder(settings.outcome_fields, Names(()), **settings.outcome_limits())
+    found, expected = decoder.decode([record]), outcomes([raw({"id": "a1", "label": 1, "ts": T})])
+    assert_same(found, expected)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import copy
+import hashlib
 import json
 import re
 from collections.abc import Mapping
@@ -14,7 +16,6 @@ import numpy as np
 import pytest
 
 from streamcal.errors import StreamcalError
-from streamcal.serve.drawing import error_over_time, reliability
 from streamcal.serve.metrics import FIGURES
 from streamcal.serve.report import (
     ModelReport,
@@ -24,6 +25,7 @@ from streamcal.serve.report import (
     report_schema,
     write_report,
 )
+from streamcal.serve.report_charts import history_data
 
 HOUR_MS = 3_600_000
 FEB, MAR, APR = 1_359_676_800_000, 1_362_096_000_000, 1_364_774_400_000  # 2013, UTC
@@ -92,6 +94,9 @@ class Page(HTMLParser):
     """Tags, attributes and text of a page; fails on tags closed in the wrong order."""
 
     VOID = frozenset({"meta", "br"})
+    scripts: list[str]
+    style = ""
+    data = ""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -99,6 +104,7 @@ class Page(HTMLParser):
         self.tags: list[tuple[str, dict[str, str | None]]] = []
         self.rows: list[list[str]] = []
         self.words = ""
+        self.scripts = []
         self.feed(text)
         self.close()
         assert self.open == []
@@ -119,6 +125,13 @@ class Page(HTMLParser):
         assert self.open.pop() == tag
 
     def handle_data(self, data):
+        if self.open and self.open[-1] in {"script", "style"}:
+            kind = "style" if self.open[-1] == "style" else self.tags[-1][1].get("type", "script")
+            if kind == "script":
+                self.scripts.append(data)
+            else:
+                setattr(self, {"style": "style", "application/json": "data"}[str(kind)], data)
+            return
         self.words += data
         if self.open and self.open[-1] in {"td", "th"}:
             self.rows[-1][-1] += data
@@ -223,20 +236,32 @@ def test_a_directory_that_cannot_be_written_is_one_clear_error(tmp_path):
     assert "--report" in caught.value.hint
 
 
-def test_the_page_asks_for_nothing_from_outside_and_runs_nothing(tmp_path):
+def test_the_page_asks_for_nothing_from_outside_and_runs_only_what_its_policy_names(tmp_path):
     text = write_report(result(), tmp_path)[1].read_text()
     page = Page(text)
-    assert not {"script", "link", "img", "iframe", "object"} & {tag for tag, _ in page.tags}
-    assert not {"src", "href"} & {name for _, attributes in page.tags for name in attributes}
+    assert not {"link", "img", "iframe", "object"} & {tag for tag, _ in page.tags}
+    assert not {"src", "href", "style"} & {name for _, attributes in page.tags for name in attributes}
     assert not [name for _, attributes in page.tags for name in attributes if name.startswith("on")]
-    assert "url(" not in text
-    assert "@import" not in text
-    assert "prefers-color-scheme: dark" in text
+    assert "url(" not in page.style
+    assert "@import" not in page.style
+    assert "prefers-color-scheme: dark" in page.style
+    (policy,) = [a["content"] for tag, a in page.tags if a.get("http-equiv") == "Content-Security-Policy"]
+    assert policy is not None
+    named = {"script-src": page.scripts, "style-src": [page.style]}
+    for directive, texts in named.items():
+        allowed = re.search(rf"{directive} ([^;]*)", policy)
+        assert allowed is not None
+        assert allowed[1].split() == [f"'sha256-{digest(one)}'" for one in texts]
+    assert policy.startswith("default-src 'none';")
+
+
+def digest(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
 def test_the_page_shows_the_figures_of_the_report(tmp_path):
     page = Page(write_report(result(), tmp_path)[1].read_text())
-    assert "Refused: 5 × no_gain." in page.words
+    assert "5 × no_gain" in page.words
     rows = page.rows
     assert ["ECE", "0.0470", "0.0200"] in rows
     assert ["Platt slope", "0.5500 ± 0.0031", "0.9800"] in rows
@@ -244,25 +269,40 @@ def test_the_page_shows_the_figures_of_the_report(tmp_path):
     assert ["2013-03", "20", "0.0800", "–", "–", "–"] in rows
     assert ["mean of the periods", "", "0.0600", "0.0200", "", ""] in rows
     assert ["carrier=UA", "300,948", "0.0470", "0.0200", "0.5500 ± 0.0031", "0.9800"] in rows
-    assert ["2013-02-01 00:00", "–", "all", "over_confident", "812.5"] in rows
-    assert ["2013-02-01 00:00", "1", "platt"] in rows
+    assert ["2013-02-01 00:00", "–", "all", "scores are over-confident", "812.5"] in rows
     assert ["rejected: bad_score", "2"] in rows
 
 
-def test_the_page_draws_a_mark_per_bin_and_a_line_per_score_kind(tmp_path):
+def test_the_charts_are_given_what_the_report_holds(tmp_path):
     page = Page(write_report(result(), tmp_path)[1].read_text())
-    drawn = [tag for tag, _ in page.tags]
-    assert (drawn.count("circle"), drawn.count("rect")) == (2, 2)
-    assert [attributes["class"] for tag, attributes in page.tags if tag == "path"] == ["raw"]  # served has no ECE there
+    (model,) = json.loads(page.data)
+    assert model["window"] == {"raw_bins": BINS, "served_bins": BINS}
+    assert model["history"]["raw"]["ece"] == [0.0, 0.01, 0.02, 0.03]
+    assert model["history"]["served"]["ece"] == [None] * 4
+    assert model["alarms"] == [{"from": FEB, "to": None}]
+    refused, promoted = model["maps"]["maps"]
+    assert (refused["action"], refused["attempts"], refused["until_ms"]) == ("refused", 5, APR)
+    assert (promoted["action"], promoted["version"], promoted["in_force"]) == ("promoted", 1, True)
 
 
 def test_hostile_names_stay_text_on_the_page(tmp_path):
     segments = {"all": {"windows": {"all": pair()}}, HOSTILE: {"windows": {"all": pair()}}}
-    page = Page(
-        write_report(result(ModelReport(segments), HOSTILE, inputs=[(HOSTILE, "0" * 64)]), tmp_path)[1].read_text()
+    alarm = {
+        "at_ms": FEB,
+        "ended_at_ms": FEB,
+        "cut": "c",
+        "segment": HOSTILE,
+        "fault": "scores_too_high",
+        "evidence": 9,
+    }
+    maps = [{"family": HOSTILE, "at_ms": FEB, "promoted": False, "reason": HOSTILE}]
+    hostile = result(
+        ModelReport(segments, alarms=[alarm], maps=maps), HOSTILE, inputs=[(HOSTILE, "0" * 64)], config_hash=HOSTILE
     )
-    assert "script" not in {tag for tag, _ in page.tags}
-    assert page.words.count('<script>alert("1")</script>') == 3
+    page = Page(write_report(hostile, tmp_path)[1].read_text())
+    assert len(page.scripts) == 4
+    assert page.words.count('<script>alert("1")</script>') == 6
+    assert "<" not in page.data
     json.loads((tmp_path / "report.json").read_text())
 
 
@@ -270,50 +310,37 @@ def test_long_tables_are_cut_with_a_note(tmp_path):
     segments = {f"k={i}": {"windows": {"all": pair({"n": i}, {"n": i})}} for i in range(60)}
     maps = [
         {"version": i, "family": "platt", "at_ms": FEB, "promoted": True, "reason": "", "document": {}}
-        for i in range(70)
+        for i in range(170)
     ]
     segments["all"] = {"windows": {"all": pair()}}
     page = Page(write_report(result(ModelReport(segments, maps=maps)), tmp_path)[1].read_text())
     keys = [row[0] for row in page.rows if row[0].startswith("k=")]
     assert keys == [f"k={i}" for i in range(59, 9, -1)]
     assert "10 more are in report.json" in page.words
-    assert "20 earlier ones are in report.json" in page.words
-
-
-def test_reliability_marks_sit_at_mean_score_and_observed_rate():
-    first, second = reliability(BINS)
-    left, right, top, bottom = 48, 420 - 12, 12, 420 - 34  # the frame of the diagram
-    assert first.x == pytest.approx(left + 0.05 * (right - left), abs=0.05)
-    assert second.y == pytest.approx(bottom - 0.4 * (bottom - top), abs=0.05)
-    assert first.low == pytest.approx(bottom - 0.02 * (bottom - top), abs=0.05)
-    assert (second.low, second.high) == (None, None)
-    assert (first.radius, second.radius) == (7.0, 4.8)  # 2.5 + 4.5 * sqrt(25 / 100), rounded half to even
-
-
-def test_the_error_line_breaks_where_the_figure_is_absent():
-    eces = [0.1, 0.2, None, 0.3, 0.4]
-    history = [
-        {"at_ms": i * HOUR_MS, "window": "24h", "raw": {} if ece is None else {"ece": ece}, "served": {"ece": 0.1}}
-        for i, ece in enumerate(eces)
-    ]
-    chart = error_over_time(history)
-    assert chart is not None
-    assert re.sub(r"[\d. ]+", "", chart.lines["raw"]) == "MLML"
-    assert re.sub(r"[\d. ]+", "", chart.lines["served"]) == "MLLLL"
-    assert [tick.label for tick in chart.y_ticks] == ["0", "0.125", "0.25", "0.375", "0.5"]
+    assert [entry["version"] for entry in json.loads(page.data)[0]["maps"]["maps"]] == list(range(169, 69, -1))
 
 
 def test_a_long_history_is_thinned_without_losing_its_peak():
     history = [{"at_ms": i * HOUR_MS, "window": "24h", **pair({"ece": 0.001}, {"ece": 0.001})} for i in range(9000)]
     history[4321] = {**history[4321], **pair({"ece": 0.2}, {"ece": 0.001})}
-    chart = error_over_time(history)
-    assert chart is not None
-    points = re.findall(r"[ML]([\d.]+) ([\d.]+)", chart.lines["raw"])
-    assert len(points) <= 2000
-    assert min(float(y) for _, y in points) == 12.0  # 0.2 is the ceiling, so the peak touches the top
-    assert [tick.label for tick in chart.x_ticks] == [f"1970-{month:02d}" for month in range(2, 13)] + ["1971-01"]
+    drawn = history_data(history)
+    assert len(drawn["at_ms"]) <= 1000
+    assert drawn["at_ms"][-1] == 8999 * HOUR_MS
+    assert sorted(drawn["raw"]["ece"])[-2:] == [0.001, 0.2]
+    assert drawn["at_ms"][drawn["raw"]["ece"].index(0.2)] - 4321 * HOUR_MS in range(9 * HOUR_MS)
 
 
-def test_a_history_of_one_moment_draws_no_chart():
-    assert error_over_time([]) is None
-    assert error_over_time([{"at_ms": 0, "window": "24h", **pair()}]) is None
+def test_only_the_first_window_is_drawn_over_time():
+    history = [{"at_ms": i, "window": window, **pair({"ece": i}, {})} for i in range(3) for window in ("1h", "24h")]
+    assert (history_data(history)["window"], history_data(history)["raw"]["ece"]) == ("1h", [0, 1, 2])
+    assert history_data([])["at_ms"] == []
+
+
+def test_a_histogram_is_part_of_the_report_where_there_is_one(validator, tmp_path):
+    rows = {"raw": [{"lo": 0.0, "hi": 0.5, "n": 3}], "served": [{"lo": 0.5, "hi": 1.0, "n": 3}]}
+    model = ModelReport({"all": {"windows": {"all": pair()}, "periods": []}}, histogram=rows)
+    json_path, html_path = write_report(result(model), tmp_path)
+    document = json.loads(json_path.read_text())
+    validator.validate(document)
+    assert document["models"]["default"]["histogram"] == rows
+    assert json.loads(Page(html_path.read_text()).data)[0]["histogram"] == rows

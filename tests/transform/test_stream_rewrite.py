@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamcal.stream.fields import ModelFilter, PredictionFields
@@ -214,6 +214,7 @@ VALUES = st.recursive(LEAVES, lambda inner: st.lists(inner) | st.dictionaries(st
 OTHERS = st.dictionaries(st.text().filter(lambda name: name not in {"score", "raw_score", "map_version"}), VALUES)
 
 
+@settings(max_examples=60)
 @given(before=OTHERS, after=OTHERS, score=st.floats(0, 1), spaces=st.booleans(), ascii_=st.booleans())
 def test_every_other_field_keeps_value_and_place(
     before: dict[str, Any], after: dict[str, Any], score: float, spaces: bool, ascii_: bool
@@ -221,16 +222,7 @@ def test_every_other_field_keeps_value_and_place(
     event = {**before, "score": score, **after, "model": "m", "segments": {}}
     separators = (", ", " : ") if spaces else (",", ":")
     text = json.dumps(event, separators=separators, ensure_ascii=ascii_)
-    if "\\ud" in text or not text.isprintable():
-        try:
-            text.encode()
-            got = rewritten(text)
-        except UnicodeEncodeError:
-            return
-        if got.outcome == "malformed":  # half a surrogate pair is no Unicode, for the monitor neither
-            return
-    else:
-        got = rewritten(text)
+    got = rewritten(text)
     expected = {**event, "score": score / 2, "raw_score": score, "map_version": 7}
     assert json.loads(got.value) == expected
     assert list(json.loads(got.value)) == list(expected)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import threading
+import tracemalloc
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -92,6 +94,68 @@ def test_every_kind_of_number_and_array_is_served_alike(
         assert (served == expected).all()
     assert transformer.transform(1)[0] == of_version(7).apply_one(1.0)
     assert transformer.transform(np.array([]))[0].shape == (0,)
+
+
+def test_arrays_beyond_what_is_worked_on_at_once_are_served_alike(
+    source: MemorySource, transformer: CalibrationTransformer
+) -> None:
+    publish(source, transformer, document(7))
+    scores = np.random.default_rng(8).random((3, 30_001))
+    for given in (scores, scores.astype(np.float32), np.asfortranarray(scores)):
+        served, version = transformer.transform(given)
+        assert version == 7
+        assert served.shape == given.shape
+        for place in [(0, 0), (1, 2_767), (1, 2_768), (2, 30_000)]:
+            assert served[place] == of_version(7).apply_one(float(given[place]))
+        assert np.array_equal(served, of_version(7).apply(given.astype(np.float64)))
+    scores[2, 30_000] = 1.5
+    with pytest.raises(ValueError, match=r"1\.5"):
+        transformer.transform(scores)
+    assert transformer.status().scores["default"] == 3 * 90_003
+
+
+def test_scores_are_counted_exactly_over_threads(source: MemorySource, transformer: CalibrationTransformer) -> None:
+    publish(source, transformer, document(1))
+
+    def work() -> None:
+        for _ in range(2_000):
+            transformer.transform(0.5)
+            transformer.transform([0.5, 0.25, 0.125])
+            transformer.transform(0.5, "other")
+
+    for _ in range(3):  # new threads go on under the identifiers of those that ended
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(WAIT_S)
+    status = transformer.status()
+    assert status.scores["default"] == 3 * 4 * 2_000 * 4
+    assert status.unmapped_by == {"no_map": 0, "unknown_model": 3 * 4 * 2_000, "stale": 0}
+
+
+def test_calls_hold_on_to_no_memory(source: MemorySource, transformer: CalibrationTransformer) -> None:
+    publish(source, transformer, document(1))
+    scores = np.full(100, 0.3)
+
+    def calls() -> None:
+        for i in range(1_000):
+            transformer.transform(i / 1_000, segments={"country": "GB"})
+            transformer.transform(scores)
+            transformer.transform(0.3, "other")
+
+    calls()
+    tracemalloc.start()
+    try:
+        calls()
+        gc.collect()
+        before = tracemalloc.get_traced_memory()[0]
+        for _ in range(3):
+            calls()
+        gc.collect()
+        assert tracemalloc.get_traced_memory()[0] - before < 4_096
+    finally:
+        tracemalloc.stop()
 
 
 def test_rounding_beyond_the_interval_is_forgiven(source: MemorySource, transformer: CalibrationTransformer) -> None:

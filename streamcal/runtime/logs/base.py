@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from streamcal.engine import Slice
+from streamcal.stream.decoding import RejectedRecord
 
-__all__ = ["Advance", "Log", "LogRecord", "Poll"]
+__all__ = ["Advance", "Log", "LogRecord", "Poll", "RejectedSink"]
 
 
 class LogRecord(NamedTuple):
@@ -37,6 +38,18 @@ class Poll:
     slices: Sequence[Slice] = ()
     advances: Sequence[Advance] = ()
     ended: Sequence[tuple[str, int]] = ()
+
+
+class RejectedSink(Protocol):
+    """Where rejected records go; used from one thread."""
+
+    def send(self, rejected: Sequence[RejectedRecord]) -> None:
+        """Take them; may wait for room."""
+        ...
+
+    def flush(self, timeout_s: float) -> bool:
+        """Whether all that was taken is stored, or refused for good, within that time."""
+        ...
 
 
 class Log(Protocol):

@@ -14,6 +14,7 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import (
     AuthorizationError,
     GroupAuthorizationFailedError,
+    InvalidConfigurationError,
     KafkaError,
     TopicAlreadyExistsError,
     TopicAuthorizationFailedError,
@@ -174,8 +175,14 @@ def _create(admin: Any, spec: TopicSpec, clients: KafkaClients) -> None:
     try:
         replicas = clients.replication_factor or min(_REPLICAS, len(admin.describe_cluster()["brokers"]))
         settings = {**spec.settings, **({"min.insync.replicas": "2"} if replicas > 1 else {})}
-        wanted = {"num_partitions": spec.partitions, "replication_factor": replicas, "configs": settings}
-        admin.create_topics({spec.name: wanted}, timeout_ms=admin_timeout_ms, wait_for_metadata=True)
+        wanted = {"num_partitions": spec.partitions, "replication_factor": replicas}
+        try:
+            topic = {spec.name: {**wanted, "configs": {**settings, **spec.where_known}}}
+            admin.create_topics(topic, timeout_ms=admin_timeout_ms, wait_for_metadata=True)
+        except InvalidConfigurationError:
+            admin.create_topics(
+                {spec.name: {**wanted, "configs": settings}}, timeout_ms=admin_timeout_ms, wait_for_metadata=True
+            )
     except TopicAlreadyExistsError:
         return  # another process was faster; it is checked like any other
     except AuthorizationError as error:

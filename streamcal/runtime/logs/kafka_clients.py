@@ -12,6 +12,8 @@ from kafka.errors import KafkaConfigurationError
 from streamcal.errors import ConfigError
 from streamcal.runtime.config_kafka import Kafka
 from streamcal.runtime.logs.kafka_connecting import CONNECT_S, connected
+from streamcal.runtime.logs.kafka_specs import LARGEST_LETTER
+from streamcal.runtime.repartition_group import WholeTopicAssignor
 
 __all__ = ["CONNECT_S", "TUNED", "KafkaClients", "admin_timeout_ms"]
 
@@ -56,6 +58,9 @@ _PRODUCER: Final[dict[str, Any]] = {
     "metrics_enabled": False,
 }
 
+_MANY: Final[dict[str, Any]] = {"linger_ms": 20, "batch_size": 256 * 1024, "compression_type": "lz4"}
+"""Fewer, larger requests than the client's own settings make; records may wait, their order may not change."""
+
 
 class KafkaClients:
     """Makes clients of one cluster; each is closed by who asked for it.
@@ -96,10 +101,21 @@ class KafkaClients:
         """A consumer without a group for large records; raises BrokerError."""
         return self._connect(KafkaConsumer, {**TUNED, **_MAPS, "max_partition_fetch_bytes": 16 * 1024 * 1024})
 
-    def producer(self, **options: Any) -> Any:
-        """A producer whose records are stored once or reported, with `options` for this use; raises BrokerError."""
+    def producer(self, **further: Any) -> Any:
+        """A producer whose records are stored once or reported, with `further` options; raises BrokerError."""
         fixed = {key: _PRODUCER[key] for key in ("acks", "enable_idempotence", "allow_auto_create_topics")}
-        return self._connect(KafkaProducer, {**_PRODUCER, **self._kafka.producer, **options, **fixed})
+        return self._connect(KafkaProducer, {**_PRODUCER, **self._kafka.producer, **fixed, **further})
+
+    def router_consumer(self, group_id: str) -> Any:
+        """A member of the group that writes topics again, not yet subscribed; raises BrokerError."""
+        identity = {"group_id": group_id, "group_instance_id": self._kafka.group_instance_id}
+        whole = {"partition_assignment_strategy": [WholeTopicAssignor]}
+        return self._connect(KafkaConsumer, {**TUNED, **self._kafka.consumer, **identity, **_GROUP, **whole})
+
+    def router_producer(self, **further: Any) -> Any:
+        """A producer for many records, as large as any; raises BrokerError."""
+        lasting = {key: value for key, value in _MANY.items() if key not in self._kafka.producer}
+        return self.producer(max_request_size=LARGEST_LETTER, **lasting, **further)
 
     def admin(self) -> Any:
         """An administrator of topics; raises BrokerError."""

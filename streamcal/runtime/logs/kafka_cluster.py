@@ -4,23 +4,34 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from streamcal.errors import BrokerError
 from streamcal.maps.loop import PublishMap
 from streamcal.roles.task import CountsTopic
 from streamcal.runtime.cluster import Group
 from streamcal.runtime.config import Config
+from streamcal.runtime.logs.co_partition import CoPartition
+from streamcal.runtime.logs.dead_letter import DeadLetters
+from streamcal.runtime.logs.kafka_canary import check_partitioning
 from streamcal.runtime.logs.kafka_checks import ensure_topics
 from streamcal.runtime.logs.kafka_clients import KafkaClients
 from streamcal.runtime.logs.kafka_membership import KafkaMembership
-from streamcal.runtime.logs.kafka_specs import counts_spec, state_spec
+from streamcal.runtime.logs.kafka_specs import LARGEST_LETTER, counts_spec, state_spec
 from streamcal.runtime.logs.kafka_state import KafkaCounts, KafkaRecordLog, Producing
 from streamcal.runtime.logs.kafka_topics import check_equal_counts, prepare_topics, read_maps
+from streamcal.runtime.logs.record_ids import id_readers
+from streamcal.runtime.repartition import Inputs, input_topics
+from streamcal.runtime.repartition_router import Router
+from streamcal.serve.process_counters import ProcessCounters
 from streamcal.state.claimed_log import RecordLog
+from streamcal.stream.events import TOPICS
 
 __all__ = ["KafkaCluster"]
 
+_CLOSE_S: Final = 5.0
+_LETTER_BLOCK_MS: Final = 2_000
+"""Longest wait for a leader of the dead-letter topic in one go: reading goes on meanwhile, committing does not."""
 SHARDS: Final = 1
 """Partitions of the counts topic that is made here; an existing one may have more."""
 
@@ -32,6 +43,13 @@ class KafkaCluster:
     ----------
     config : Config
         With `kafka.bootstrap_servers` and `kafka.group_id`.
+    counters : ProcessCounters, optional
+        Where what is done beside reading is counted.
+
+    Attributes
+    ----------
+    dead_letters : DeadLetters or None
+        Where rejected records go, if `topics.dead_letter` is set.
 
     Raises
     ------
@@ -39,35 +57,40 @@ class KafkaCluster:
         No broker answers, a topic is missing or not as it must be.
     """
 
-    def __init__(self, config: Config) -> None:
-        topics, kafka = config.topics, config.kafka
+    def __init__(self, config: Config, counters: ProcessCounters | None = None) -> None:
+        topics, kafka, inputs = config.topics, config.kafka, input_topics(config)
         self._clients = clients = KafkaClients(kafka)
         self._maps = topics.maps
-        self.sources = prepare_topics(clients, topics, create=kafka.create_topics)
-        group_id = kafka.group_id or ""
-        names = {
-            "counts": topics.counts or f"{group_id}-counts",
-            "state": topics.state or f"{group_id}-state",
-        }
-        self.shards = SHARDS
-        ensure_topics(clients, [counts_spec(names["counts"], self.shards)], create=kafka.create_topics)
-        ensure_topics(clients, [state_spec(names["state"], self.sources + self.shards)], create=kafka.create_topics)
-        self._state = names["state"]
+        counters = counters or ProcessCounters()
+        sources = prepare_topics(clients, topics, create=kafka.create_topics, rewritten=inputs.rewritten)
+        self.sources, self.shards = sources, SHARDS
+        group_id, start = kafka.group_id or "", kafka.start_from_ms
+        begin = kafka.start_from if start is None else start
+        counts, self._state = topics.counts or f"{group_id}-counts", topics.state or f"{group_id}-state"
+        ensure_topics(clients, [counts_spec(counts, SHARDS)], create=kafka.create_topics)
+        ensure_topics(clients, [state_spec(self._state, sources + SHARDS)], create=kafka.create_topics)
+        ids = id_readers(config)
+        self._beside = _Beside(CoPartition(ids, sources, inputs.names, counters, rewritten=inputs.sources))
+        check_partitioning(clients, self._beside.canary, inputs.names)
+        if inputs.sources:
+            self._beside.router = Router(clients, inputs, sources, ids, begin, counters)
+            self._beside.router.open()
+        self.dead_letters = _dead_letters(config, clients, inputs, counters)
         self._producing = Producing(clients)
-        self.counts: CountsTopic = KafkaCounts(self._producing, names["counts"], self.shards)
-        start = kafka.start_from_ms
-        sources, shards = self.sources, self.shards
+        self.counts: CountsTopic = KafkaCounts(self._producing, counts, SHARDS)
 
         def check(found: Mapping[str, int]) -> None:
-            check_equal_counts(topics, found, clients.servers)
-            _check_unchanged(found[topics.predictions], sources, topics.predictions, clients.servers)
-            _check_unchanged(found[names["counts"]], shards, names["counts"], clients.servers)
+            check_equal_counts(inputs.names, found, clients.servers)
+            _check_unchanged(found[inputs.names["predictions"]], sources, inputs.names["predictions"], clients.servers)
+            _check_unchanged(found[counts], SHARDS, counts, clients.servers)
 
         self.group: Group = KafkaMembership(
             clients.group_consumer,
-            {"predictions": topics.predictions, "outcomes": topics.outcomes, "counts": names["counts"]},
-            kafka.start_from if start is None else start,
+            {**inputs.names, "counts": counts},
+            begin,
             check=check,
+            beside=self._beside,
+            from_earliest={"counts", *inputs.rewritten},
             group_id=group_id,
             where=clients.servers,
         )
@@ -92,8 +115,49 @@ class KafkaCluster:
 
     def close(self) -> None:
         """Leave the group and the broker."""
+        if self._beside.router is not None:
+            self._beside.router.close()
         self.group.close()
         self._producing.close()
+        if self.dead_letters is not None:
+            self.dead_letters.close(_CLOSE_S)
+
+
+class _Beside:
+    """The canary of co-partitioning, and the router of a topic that is written again."""
+
+    def __init__(self, canary: CoPartition) -> None:
+        self.canary = canary
+        self.router: Router | None = None
+
+    def check(self) -> None:
+        """Raise what the router met."""
+        if self.router is not None:
+            self.router.check()
+
+    def sample(self, role: str, partition: int, records: Sequence[Any]) -> None:
+        """Let the canary look."""
+        if role in TOPICS:
+            self.canary.sample(role, partition, records)
+
+    def behind(self) -> frozenset[str]:
+        """What is still to be written again is unread."""
+        return frozenset() if self.router is None else frozenset(self.router.behind())
+
+
+def _dead_letters(
+    config: Config, clients: KafkaClients, inputs: Inputs, counters: ProcessCounters
+) -> DeadLetters | None:
+    topic = config.topics.dead_letter
+    if topic is None:
+        return None
+    return DeadLetters(
+        lambda: clients.producer(max_request_size=LARGEST_LETTER, max_block_ms=_LETTER_BLOCK_MS),
+        topic,
+        dict(inputs.names),
+        counters=counters,
+        where=clients.servers,
+    )
 
 
 def _check_unchanged(found: int, began_with: int, topic: str, where: str) -> None:

@@ -17,7 +17,7 @@ Left out: state that survives the process. What was remembered of a partition is
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final
 
 import structlog
@@ -67,6 +67,8 @@ class GroupReader:
         Called with the partition counts of the topics at each assignment; may raise.
     group_id, where : str
         For messages.
+    from_earliest : collection of str
+        Topics that begin at their beginning wherever `start` is: what is in them was chosen by it before.
     """
 
     def __init__(
@@ -78,10 +80,12 @@ class GroupReader:
         check: Callable[[Mapping[str, int]], None],
         group_id: str,
         where: str,
+        from_earliest: Collection[str] = (),
     ) -> None:
         self._consumer = consumer
         self._topics = topics
         self._start = start
+        self._from_earliest = frozenset(from_earliest)
         self._check = check
         self._group_id = group_id
         self._where = where
@@ -211,14 +215,16 @@ class GroupReader:
     def _starts(self, parts: list[Any]) -> dict[Any, int]:
         if not parts:
             return {}
+        whole = [part for part in parts if self._start == "earliest" or part.topic in self._from_earliest]
+        first: dict[Any, int] = self._consumer.beginning_offsets(whole, timeout_ms=admin_timeout_ms) if whole else {}
+        if len(whole) == len(parts):
+            return first
+        parts = [part for part in parts if part not in first]
         ends: dict[Any, int] = self._consumer.end_offsets(parts, timeout_ms=admin_timeout_ms)
         if self._start == "latest":
-            return ends
-        if self._start == "earliest":
-            first: dict[Any, int] = self._consumer.beginning_offsets(parts, timeout_ms=admin_timeout_ms)
-            return first
+            return first | ends
         found = self._consumer.offsets_for_times(dict.fromkeys(parts, self._start), timeout_ms=admin_timeout_ms)
-        return {part: ends[part] if found[part] is None else found[part].offset for part in parts}
+        return first | {part: ends[part] if found[part] is None else found[part].offset for part in parts}
 
     def _lag(self, part: Any) -> int | None:
         try:

@@ -15,8 +15,8 @@ Rules
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, Final, Protocol
 
 import structlog
 from kafka import ConsumerRebalanceListener, OffsetAndMetadata, TopicPartition
@@ -27,7 +27,7 @@ from streamcal.runtime.cluster import Fetched, Part
 from streamcal.runtime.logs.kafka_clients import admin_timeout_ms
 from streamcal.runtime.logs.kafka_errors import Trouble, out_of_range, passes, refusal
 
-__all__ = ["KafkaMembership"]
+__all__ = ["Beside", "KafkaMembership"]
 
 _COMMIT_MS: Final = 5_000
 _PAUSE_S: Final = 0.2
@@ -52,6 +52,22 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # the client 
         self.moved = True
 
 
+class Beside(Protocol):
+    """What goes on beside reading."""
+
+    def check(self) -> None:
+        """Raise what went wrong there."""
+        ...
+
+    def sample(self, role: str, partition: int, records: Sequence[Any]) -> None:
+        """Look at records that were read."""
+        ...
+
+    def behind(self) -> frozenset[str]:
+        """Roles of which more is to come than the topic that is read shows."""
+        ...
+
+
 class KafkaMembership:
     """A member of the group; see `streamcal.runtime.cluster.Group`.
 
@@ -65,6 +81,9 @@ class KafkaMembership:
         Where an input partition begins of which nothing was ever read; an int is a record time in ms.
     check : callable
         Called with the partition count of each topic at each assignment; may raise.
+    beside : Beside
+    from_earliest : collection of str
+        Roles that always begin with the first record that is kept.
     group_id, where : str
         For messages.
     """
@@ -76,6 +95,8 @@ class KafkaMembership:
         start: str | int,
         *,
         check: Callable[[Mapping[str, int]], None],
+        beside: Beside,
+        from_earliest: Collection[str],
         group_id: str,
         where: str,
     ) -> None:
@@ -84,6 +105,8 @@ class KafkaMembership:
         self._role = {topic: role for role, topic in topics.items()}
         self._start = start
         self._check = check
+        self._beside = beside
+        self._from_earliest = frozenset(from_earliest)
         self._group_id = group_id
         self._where = where
         self._trouble = Trouble()
@@ -96,6 +119,7 @@ class KafkaMembership:
 
     def poll(self, timeout_s: float) -> Fetched:
         """Records of open parts; see `Group.poll`."""
+        self._beside.check()
         if self._listener.moved and not self._settled():
             time.sleep(min(timeout_s, _PAUSE_S))
             return {}
@@ -107,7 +131,9 @@ class KafkaMembership:
         for part, records in fetched.items():
             if part in self._next:
                 self._next[part] = records[-1].offset + 1
-                found[self._part(part)] = (records, self._next[part])
+                role, number = self._part(part)
+                self._beside.sample(role, number, records)
+                found[role, number] = (records, self._next[part])
         self._watch(progress=bool(found))
         return found
 
@@ -157,8 +183,9 @@ class KafkaMembership:
 
     def lag(self) -> dict[Part, int]:
         """Unread records of open parts, where the broker told."""
+        behind = self._beside.behind()
         known = ((self._part(part), self._lag(part)) for part in self._next)
-        return {part: records for part, records in known if records is not None}
+        return {part: n for part, n in known if n is not None and not (n == 0 and part[0] in behind)}
 
     def close(self) -> None:
         """Leave the group."""
@@ -212,7 +239,7 @@ class KafkaMembership:
         return True
 
     def _first(self, part: Any, role: str) -> int:
-        if role == "counts" or self._start == "earliest":
+        if role in self._from_earliest or self._start == "earliest":
             first: int = self._consumer.beginning_offsets([part], timeout_ms=admin_timeout_ms)[part]
             return first
         end: int = self._consumer.end_offsets([part], timeout_ms=admin_timeout_ms)[part]

@@ -11,6 +11,7 @@ from typing import Final, Literal, NamedTuple
 
 __all__ = [
     "CHECKED_SETTINGS",
+    "LARGEST_LETTER",
     "FoundTopic",
     "Problem",
     "TopicSpec",
@@ -27,7 +28,7 @@ __all__ = [
 CHECKED_SETTINGS: Final = ("cleanup.policy", "retention.ms", "retention.bytes", "min.insync.replicas")
 """Settings of an existing topic that are asked for."""
 
-_DEAD_LETTER_BYTES: Final = 65 * 2**20
+LARGEST_LETTER: Final = 65 * 2**20
 """Largest record of a dead-letter topic made here: the largest value that is read at all, and room for headers."""
 
 
@@ -52,6 +53,8 @@ class TopicSpec:
         An existing topic must have exactly so many.
     settings : mapping
         Made with these.
+    where_known : mapping
+        And with these, if the broker knows them; one that does not need not be told.
     cleanup : frozenset of str
         What ``cleanup.policy`` may be, each sorted and joined by commas; empty: not looked at.
     kept : bool
@@ -67,6 +70,7 @@ class TopicSpec:
     partitions: int = 1
     exact: bool = False
     settings: Mapping[str, str] = field(default_factory=dict)
+    where_known: Mapping[str, str] = field(default_factory=dict)
     cleanup: frozenset[str] = frozenset()
     kept: bool = False
     rights: tuple[str, ...] = ()
@@ -142,7 +146,7 @@ def dead_letter_spec(name: str, partitions: int) -> TopicSpec:
         "topics.dead_letter",
         name,
         partitions=partitions,
-        settings={"cleanup.policy": "compact,delete", "max.message.bytes": str(_DEAD_LETTER_BYTES)},
+        settings={"cleanup.policy": "compact,delete", "max.message.bytes": str(LARGEST_LETTER)},
         rights=("DESCRIBE", "DESCRIBE_CONFIGS", "WRITE"),
     )
 
@@ -154,7 +158,15 @@ def repartition_spec(name: str, partitions: int) -> TopicSpec:
         name,
         partitions=partitions,
         exact=True,
-        settings={"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"},
+        settings={
+            "cleanup.policy": "delete",
+            "retention.ms": "-1",
+            "retention.bytes": "-1",
+            "message.timestamp.type": "CreateTime",
+            "max.message.bytes": str(LARGEST_LETTER),
+        },
+        # Brokers from 3.6 on refuse times an hour ahead of theirs; what the first topic took must pass here too.
+        where_known={"message.timestamp.after.max.ms": str(2**63 - 1)},
         cleanup=frozenset({"delete"}),
         kept=True,
         rights=("DELETE", "DESCRIBE", "DESCRIBE_CONFIGS", "READ", "WRITE"),

@@ -13,7 +13,8 @@ from streamcal.errors import BrokerError
 from streamcal.runtime.config_kafka import Topics
 from streamcal.runtime.logs.kafka_checks import check_group, ensure_topics
 from streamcal.runtime.logs.kafka_clients import KafkaClients, admin_timeout_ms
-from streamcal.runtime.logs.kafka_specs import dead_letter_spec, input_spec, maps_spec
+from streamcal.runtime.logs.kafka_specs import dead_letter_spec, input_spec, maps_spec, repartition_spec
+from streamcal.stream.events import TOPICS
 
 __all__ = ["check_equal_counts", "prepare_topics", "read_maps"]
 
@@ -21,8 +22,10 @@ _READ_MAPS_S: Final = 60.0
 """Longest wait for the maps topic: thousands of documents take about a second."""
 
 
-def prepare_topics(clients: KafkaClients, topics: Topics, *, create: bool = True, equal: bool = True) -> int:
-    """Check the input topics, and see to the topics for maps and rejected events.
+def prepare_topics(
+    clients: KafkaClients, topics: Topics, *, create: bool = True, rewritten: Mapping[str, str] | None = None
+) -> int:
+    """Check the input topics, and see to those for maps and rejected events, and for inputs that are written again.
 
     Parameters
     ----------
@@ -30,13 +33,13 @@ def prepare_topics(clients: KafkaClients, topics: Topics, *, create: bool = True
     topics : Topics
     create : bool
         Whether missing topics of ours may be made.
-    equal : bool
-        Whether the input topics must have equal partition counts (not where they are repartitioned).
+    rewritten : mapping, optional
+        Role to the internal topic that is read in place of its own (`join.repartition`).
 
     Returns
     -------
     int
-        Partitions of the topic of predictions.
+        Partitions that are joined.
 
     Raises
     ------
@@ -46,28 +49,32 @@ def prepare_topics(clients: KafkaClients, topics: Topics, *, create: bool = True
     inputs = [input_spec("predictions", topics.predictions), input_spec("outcomes", topics.outcomes)]
     found = ensure_topics(clients, inputs, create=False)
     check_group(clients, clients.group_id or "")
-    if equal:
-        check_equal_counts(topics, found, clients.servers)
-    ours = [maps_spec(topics.maps)]
+    rewritten = rewritten or {}
+    if not rewritten:
+        check_equal_counts({role: getattr(topics, role) for role in TOPICS}, found, clients.servers)
+    # The topic that is read as it is says how many; where none is, the larger one.
+    as_they_are = [getattr(topics, role) for role in TOPICS if role not in rewritten] or found
+    partitions = max(found[name] for name in as_they_are)
+    ours = [maps_spec(topics.maps), *(repartition_spec(name, partitions) for name in rewritten.values())]
     if topics.dead_letter is not None:
-        ours.append(dead_letter_spec(topics.dead_letter, found[topics.predictions]))
+        ours.append(dead_letter_spec(topics.dead_letter, partitions))
     ensure_topics(clients, ours, create=create)
-    return found[topics.predictions]
+    return partitions
 
 
-def check_equal_counts(topics: Topics, found: Mapping[str, int], where: str) -> None:
-    """Refuse input topics that cannot be joined partition by partition.
+def check_equal_counts(names: Mapping[str, str], found: Mapping[str, int], where: str) -> None:
+    """Refuse input topics (role to name) that cannot be joined partition by partition.
 
     Raises
     ------
     BrokerError
         Their partition counts differ.
     """
-    predictions, outcomes = found[topics.predictions], found[topics.outcomes]
+    predictions, outcomes = found[names["predictions"]], found[names["outcomes"]]
     if predictions != outcomes:
         message = (
-            f"topic {topics.predictions!r} has {predictions} partition{'s' * (predictions != 1)} and "
-            f"{topics.outcomes!r} has {outcomes}; they are joined partition by partition"
+            f"topic {names['predictions']!r} has {predictions} partition{'s' * (predictions != 1)} and "
+            f"{names['outcomes']!r} has {outcomes}; they are joined partition by partition"
         )
         hint = (
             "set join.repartition to outcomes or predictions, which writes that topic again keyed by id, or give both "

@@ -7,7 +7,9 @@ Rules
 - Those offsets are committed by transactions. The client asks for stable ones: where the transaction of a member that
   died has not ended, placing waits until the broker has ended it.
 - Who we are in the group is noted right after the poll that gave the last record, and goes into the transaction. Later
-  would be wrong: a member that is thrown out forgets its generation, and a broker takes offsets without one unchecked.
+  would be wrong twice over: a member that is thrown out forgets its generation, and a broker takes offsets without one
+  unchecked; and one that joins anew between two polls has a generation by which others were given its partitions. So
+  records in hand are thrown away, to be read again, as soon as partitions are revoked or the membership is not stable.
 - A partition without a group offset begins where `kafka.start_from` says, and that place is committed before a record:
   else a member killed before its first commit would begin at a later `latest` and skip what came between.
 - The rebalance listener runs on the client's own thread, where hardly any call is allowed: it notes, `poll` settles.
@@ -15,6 +17,7 @@ Rules
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -24,6 +27,7 @@ from typing import Any, Final
 import structlog
 from kafka import ConsumerRebalanceListener
 from kafka.errors import FencedInstanceIdError, KafkaError, NoOffsetForPartitionError, OffsetOutOfRangeError
+from kafka.structs import MemberState
 
 from streamcal.runtime.logs.kafka_clients import admin_timeout_ms
 from streamcal.runtime.logs.kafka_errors import Trouble, out_of_range, passes, refusal
@@ -61,13 +65,18 @@ class Batch:
 
 
 class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # the client ships no types
-    """Notes an assignment; nothing else may be done on the client's thread."""
+    """Notes that partitions move; nothing else may be done on the client's thread."""
 
     def __init__(self) -> None:
         self.moved = False
 
-    def on_partitions_revoked(self, revoked: Iterable[Any]) -> None:
-        """Wait for the assignment that follows."""
+    def on_partitions_revoked(self, revoked: Iterable[Any]) -> None:  # noqa: ARG002
+        """Note it: what was read as a member of before is not ours to write."""
+        self.moved = True
+
+    def on_partitions_lost(self, lost: Iterable[Any]) -> None:  # noqa: ARG002
+        """Note it."""
+        self.moved = True
 
     def on_partitions_assigned(self, assigned: Iterable[Any]) -> None:  # noqa: ARG002
         """Note it."""
@@ -133,16 +142,21 @@ class Membership:
 
     def close(self) -> None:
         """Leave the broker; a static member stays in the group until its session ends or it is back."""
-        with self._watchdog.over("closing the consumer"):
+        with self._watchdog.over("closing the consumer"), contextlib.suppress(KafkaError):
             self._consumer.close(autocommit=False, timeout_ms=_CLOSE_MS)
 
     def _is_ours(self, part: Any) -> bool:
         return part in self._consumer.assignment()
 
-    def _checked(self, taken: Mapping[Any, list[Any]]) -> Batch | None:
+    def _member(self) -> Any | None:
+        """Who we are in the group; None between two memberships."""
         member = self._consumer.group_metadata()
-        if member.generation_id < 0 or not member.member_id or not taken.keys() <= self._committed.keys():
-            # Thrown out meanwhile: whatever is read next is read as somebody else.
+        known = member.generation_id >= 0 and member.member_id and member.state is MemberState.STABLE
+        return member if known else None
+
+    def _checked(self, taken: Mapping[Any, list[Any]]) -> Batch | None:
+        member = self._member()
+        if member is None or not taken.keys() <= self._committed.keys():
             self._listener.moved = True
             return None
         for part, records in taken.items():
@@ -180,6 +194,11 @@ class Membership:
             return None
 
     def _place(self, assigned: list[Any]) -> Batch | None:
+        # Noted before the offsets are asked for: a start is committed only if nobody else can have gone on meanwhile.
+        member = self._member()
+        self._committed = {}
+        if member is None:
+            return None  # the next poll joins, and is followed by an assignment
         stored = {part: self._consumer.committed(part, timeout_ms=admin_timeout_ms) for part in assigned}
         fresh = self._starts([part for part, offset in stored.items() if offset is None])
         placed = {part: fresh[part] if offset is None else offset for part, offset in stored.items()}
@@ -187,13 +206,7 @@ class Membership:
             self._consumer.seek(part, offset)
         self._committed = placed
         log.info("partitions assigned", partitions=[part.partition for part in assigned])
-        if not fresh:
-            return None
-        member = self._consumer.group_metadata()
-        if member.generation_id < 0 or not member.member_id:
-            self._listener.moved = True
-            return None
-        return Batch({}, fresh, member)
+        return Batch({}, fresh, member) if fresh else None
 
     def _starts(self, parts: list[Any]) -> dict[Any, int]:
         if not parts:

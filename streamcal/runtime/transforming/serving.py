@@ -12,18 +12,23 @@ import contextlib
 import itertools
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import structlog
 from kafka import TopicPartition
+from kafka.errors import KafkaError
 
 from streamcal import __version__
 from streamcal.errors import BrokerError, StreamcalError
+from streamcal.maps.signing import Verifier
 from streamcal.runtime.config import DEFAULT_MODEL, Config
 from streamcal.runtime.logging_setup import relay_client_warnings
+from streamcal.runtime.logs.kafka_errors import refusal
+from streamcal.runtime.map_signing import map_signing
 from streamcal.runtime.transforming.clients import TransformClients
 from streamcal.runtime.transforming.membership import Batch, Membership
+from streamcal.runtime.transforming.metrics import RecordsCollector, exposed
 from streamcal.runtime.transforming.plan import Plan, make_plan
 from streamcal.runtime.transforming.topics import check_counts, check_topics
 from streamcal.runtime.transforming.transaction import Outgoing, Transactions
@@ -73,10 +78,11 @@ def serve(config: Config, stopped: Callable[[], bool]) -> Counter[str]:
     """
     plan = make_plan(config)
     clients = TransformClients(config.kafka, plan)
+    verifier = map_signing(config.maps).verifier
     check_topics(clients, plan)
     with contextlib.ExitStack() as stack:
         watchdog = stack.enter_context(Watchdog(_WATCHDOG_S, exit_code=BrokerError.exit_code))
-        transformer = _transformer(clients, plan, watchdog)
+        transformer = _transformer(clients, plan, watchdog, verifier)
         stack.callback(_close, transformer, watchdog)
         # The transactional id before the group: offsets that a predecessor left in doubt are settled by it.
         transactions = Transactions(clients.transactional_producer(), plan, watchdog=watchdog, where=clients.servers)
@@ -88,17 +94,24 @@ def serve(config: Config, stopped: Callable[[], bool]) -> Counter[str]:
             read = len(consumer.partitions_for_topic(plan.input) or ())
             check_counts(plan, read, transactions.partitions(), clients.servers)
 
-        membership = Membership(consumer, plan, check=check, watchdog=watchdog, where=clients.servers)
-        stack.callback(membership.close)
-        serving = _Serving(plan, membership, transactions, transformer)
-        relay_client_warnings(lambda: serving.running)
-        return serving.run(stopped)
+        try:
+            membership = Membership(consumer, plan, check=check, watchdog=watchdog, where=clients.servers)
+            stack.callback(membership.close)
+            serving = _Serving(plan, membership, transactions, transformer)
+            relay_client_warnings(lambda: serving.running)
+            records = RecordsCollector(lambda: serving.counts, lambda: serving.lag)
+            stack.enter_context(exposed(records, transformer, config.serve.host, config.transform.metrics_port))
+            return serving.run(stopped)
+        except KafkaError as error:
+            raise refusal(error, clients.servers) from error
 
 
-def _transformer(clients: TransformClients, plan: Plan, watchdog: Watchdog) -> CalibrationTransformer:
+def _transformer(
+    clients: TransformClients, plan: Plan, watchdog: Watchdog, verifier: Verifier | None
+) -> CalibrationTransformer:
     """Follows the maps topic, and knows what was published so far."""
     with watchdog.over(f"reading topic {plan.maps}"):
-        transformer = CalibrationTransformer(clients.maps())
+        transformer = CalibrationTransformer(clients.maps(), verifier=verifier)
         if transformer.wait_caught_up(_MAPS_S):
             return transformer
         transformer.close()
@@ -118,6 +131,10 @@ class _Serving:
     ----------
     running : bool
         Whether records are read; before and after, what the client complains of is of no use to anybody.
+    counts : Counter
+        Records by what became of them; replaced and never altered, so any thread may hold it.
+    lag : int
+        Records not yet read, as of the last batch.
     """
 
     def __init__(
@@ -135,8 +152,10 @@ class _Serving:
             default_model=DEFAULT_MODEL,
             max_bytes=plan.max_bytes,
         )
-        self._counts: Counter[str] = Counter()
+        self.counts: Counter[str] = Counter()
+        self.lag = 0
         self._told_at = time.monotonic()
+        self._problems: Mapping[str, int] = {}
         self.running = False
 
     def run(self, stopped: Callable[[], bool]) -> Counter[str]:
@@ -156,12 +175,13 @@ class _Serving:
                 batch = self._membership.batch(_POLL_S)
                 if batch is not None:
                     self._pass_on(batch)
+                self.lag = self._membership.lag()
                 if time.monotonic() - self._told_at >= _TELL_S:
                     self._tell("transformed")
         finally:
             self.running = False
         self._tell("stopped")
-        return self._counts
+        return self.counts
 
     def _pass_on(self, batch: Batch) -> None:
         outgoing, counts, problem = self._rewritten(batch)
@@ -170,7 +190,7 @@ class _Serving:
         if batch.offsets:
             self._transactions.commit(outgoing, batch)
             self._membership.committed(batch)
-            self._counts += counts
+            self.counts = self.counts + counts
         if problem is not None:
             raise problem
 
@@ -203,6 +223,7 @@ class _Serving:
         """One line with all totals since the start."""
         self._told_at = time.monotonic()
         status = self._transformer.status()
-        log.info(event, records=dict(self._counts), lag=self._membership.lag(), maps=self._maps())
-        if status.problems:
+        log.info(event, records=dict(self.counts), lag=self.lag, maps=self._maps())
+        if status.problems != self._problems:
+            self._problems = status.problems
             log.warning("map updates not taken", problems=dict(status.problems), last=status.last_problem)

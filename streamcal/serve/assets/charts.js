@@ -159,13 +159,13 @@ streamcal.charts = (() => {
     let [low, high] = d3.extent(edges);
     if (zero) low = Math.min(0, low);
     if (low === high) [low, high] = log ? [low / 1.1, high * 1.1] : [low - 0.05, high + 0.05];
-    const y = (log ? d3.scaleLog() : d3.scaleLinear()).domain([low, high]).range([box.bottom, box.top]).nice();
+    const y = log ? d3.scaleLog([low / 1.05, high * 1.05], [box.bottom, box.top]) : d3.scaleLinear([low, high], [box.bottom, box.top]).nice();
     svg.append("clipPath").attr("id", clip(place)).append("rect").attr("x", box.left).attr("y", box.top).attr("width", box.right - box.left).attr("height", box.bottom - box.top);
     for (const span of spans) {
       const [from, to] = [Math.max(span.from, at[0]), Math.min(span.to ?? at[at.length - 1], at[at.length - 1])];
       if (to >= from) svg.append("rect").attr("class", "alarm-span").attr("x", x(from)).attr("width", Math.max(2, x(to) - x(from))).attr("y", box.top).attr("height", box.bottom - box.top);
     }
-    axes(svg, x, y, box, { xTicks: Math.max(2, Math.floor(width / 120)), yTicks: log ? logTicks(y.domain()) : 5, yFormat: log ? d3.format(".3~g") : null, yLabel });
+    axes(svg, x, y, box, { xTicks: Math.max(2, Math.floor(width / 120)), xFormat: dayOrTime, yTicks: log ? logTicks(y.domain()) : 5, yFormat: log ? d3.format(".3~g") : null, yLabel });
     if (reference !== null) svg.append("line").attr("class", "ideal").attr("x1", box.left).attr("x2", box.right).attr("y1", y(reference)).attr("y2", y(reference));
     const drawn = svg.append("g").attr("clip-path", `url(#${clip(place)})`);
     const usable = (value) => value !== null && value !== undefined && (!log || value > 0);
@@ -179,6 +179,12 @@ streamcal.charts = (() => {
     }
     table(place, ["event time (UTC)", ...lines.map((line) => line.name)],
       at.map((t, i) => [moment(t), ...lines.map((line) => fig(line.values[i], 4))]).reverse());
+  }
+
+  // Days by their date, times within them by the clock, all UTC.
+  function dayOrTime(date) {
+    if (d3.utcDay(date) < date) return d3.utcFormat("%H:%M")(date);
+    return d3.utcFormat(d3.utcYear(date) < date ? "%b %d" : "%Y")(date);
   }
 
   function logTicks([low, high]) {

@@ -85,12 +85,12 @@ streamcal.panels = (() => {
     };
     const focused = document.activeElement?.closest?.("[data-map-log]") ? document.activeElement.dataset.version : null;
     list.replaceChildren(rows.length ? streamcal.table(
-      ["when (UTC)", "what", "why", "version", "family", "fitted on", "gain (nats)", "map"],
+      ["when (UTC)", "what", "why", "map", "version", "family", "fitted on", "gain (nats)"],
       rows.map((map) => [
         map.attempts > 1 ? `${moment(map.at_ms)} to ${moment(map.until_ms)}` : moment(map.at_ms),
         { text: actions[map.action] + (map.in_force ? ", in force" : "") + (map.attempts > 1 ? ` ${count(map.attempts)} times` : ""), className: `action-${map.action}` },
-        map.reason || "–", map.version ?? "–", map.family,
-        map.n ? `${count(map.n)} (${count(map.positives)} positive)` : "–", fig(map.evidence?.gain), picture(map),
+        map.reason || "–", picture(map), map.version ?? "–", map.family,
+        map.n ? `${count(map.n)} (${count(map.positives)} positive)` : "–", fig(map.evidence?.gain),
       ]), { wordColumns: 3 }) : streamcal.said("No refit has been attempted yet."));
     if (focused) list.querySelector(`button[data-version="${CSS.escape(focused)}"]`)?.focus();
     show();

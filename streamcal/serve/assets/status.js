@@ -152,11 +152,11 @@
   function showSegments(answer) {
     const rows = answer?.segments ?? [];
     const found = answer?.found ?? 0;
-    const from = rows.length ? chosen.offset + 1 : 0;
-    say("segments-found", answer ? `${from} to ${chosen.offset + rows.length} of ${count(found)}${found < answer.total ? ` found among ${count(answer.total)}` : ""} segments` : "");
+    const offset = answer?.offset ?? 0; // of what was answered, which may not be what is wanted by now
+    say("segments-found", answer ? `${rows.length ? offset + 1 : 0} to ${offset + rows.length} of ${count(found)}${found < answer.total ? ` found among ${count(answer.total)}` : ""} segments` : "");
     page("segments").replaceChildren(rows.length ? panels.segments(rows) : streamcal.said(answer?.total ? "No segment is called so." : "There are no segments in this window."));
-    document.querySelector("#before").disabled = chosen.offset === 0;
-    document.querySelector("#after").disabled = chosen.offset + rows.length >= found;
+    document.querySelector("#before").disabled = offset === 0;
+    document.querySelector("#after").disabled = offset + rows.length >= found;
   }
 
   async function showModel() {

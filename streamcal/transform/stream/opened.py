@@ -109,7 +109,7 @@ class Opened:
             The way to it leads through something that is no object.
         """
         if place.source == "value":
-            held = self._object(place.parents)
+            held = self._object(place.parents) if place.parents else self._root
             found = None if held is None else held.get(place.name)
             return None if found is None or found == _NULL else found
         if place.source == "key":
@@ -152,6 +152,9 @@ class Opened:
             self._put_header(place.name, text)
             return
         assert place.source == "value", "keys are not rewritten"
+        if not place.parents:
+            self._root[place.name] = Raw(text)
+            return
         held = self._object(place.parents)
         if held is None:
             held = self._make(place.parents)

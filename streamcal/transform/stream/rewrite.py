@@ -20,10 +20,10 @@ from streamcal.stream.events import Record
 from streamcal.stream.fields import ModelFilter, PredictionFields, Scalar
 from streamcal.stream.schema import UNREADABLE
 from streamcal.stream.slots import comparable
+from streamcal.transform.status import NO_MAP
 from streamcal.transform.stream.opened import Headers, MalformedError, Opened, Place
-from streamcal.transform.table import NO_MAP
 
-__all__ = ["REASONS", "UNSERVED", "Apply", "Rewriter", "Rewritten", "check_places"]
+__all__ = ["OUTCOMES", "REASONS", "UNSERVED", "Apply", "Rewriter", "Rewritten", "check_places"]
 
 UNSERVED: Final = "streamcal-unserved"
 """Header of a record that passes unserved; its value is one of `REASONS`."""
@@ -35,6 +35,9 @@ a map was applied to it and its raw score is unknown; it is longer than `events.
 SERVED: Final = "served"
 UNMAPPED: Final = "unmapped"
 TOMBSTONE: Final = "tombstone"
+
+OUTCOMES: Final = (SERVED, UNMAPPED, TOMBSTONE, *REASONS)
+"""Everything that can become of a record."""
 
 Apply = Callable[[float, str, Mapping[str, str] | None], tuple[float, int]]
 """Raw score, model and segments to served score and map version: `CalibrationTransformer.transform`."""
@@ -157,7 +160,7 @@ class Rewriter:
         name = "" if self._model is None else values.model_name(opened.value(self._model))
         if name is None:
             raise MalformedError("the model is neither text nor a whole number")
-        return name or self._by_filter(opened) or self._default
+        return name or (self._by_filter(opened) if self._filters else None) or self._default
 
     def _by_filter(self, opened: Opened) -> str | None:
         for place, model, equals in self._filters:

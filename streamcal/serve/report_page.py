@@ -1,24 +1,29 @@
-"""`report.html`: the replay report as one page without scripts or outside requests.
+"""`report.html`: the replay report as one page that asks for nothing from outside.
 
-Works on the report document alone. Everything long is cut (with a note of how much), since the whole is
-in `report.json`.
+Works on the report document alone. Its charts are drawn by the scripts of the status page, which are inlined and let
+run by their hash; all numbers stand in tables as well. Everything long is cut (with a note of how much), since the
+whole is in `report.json`.
 """
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from functools import cache
 from typing import Any, Final
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from markupsafe import Markup
 
-from streamcal.serve import drawing
+from streamcal.serve.assets import asset_text, csp_hash
+from streamcal.serve.report_charts import chart_data
+from streamcal.serve.templates_env import template
+from streamcal.serve.verdict import FAULT_WORDS, moment
 
-__all__ = ["period_name", "render_page"]
+__all__ = ["figure", "period_name", "render_page"]
 
+_SCRIPTS: Final = ("d3.min.js", "charts.js", "panels.js", "report.js")
 _MOST_SEGMENTS: Final = 50
-_MOST_MAPS: Final = 50
+_MOST_ALARMS: Final = 200
 _LONGEST_DAY_PERIOD_MS: Final = 86_400_000
 
 HEADLINES: Final = (
@@ -27,6 +32,7 @@ HEADLINES: Final = (
     ("base_rate", "Base rate"),
     ("mean_score", "Mean score"),
     ("ece", "ECE"),
+    ("ece_noise_floor", "ECE noise floor"),
     ("mce", "MCE"),
     ("ecce_sigma", "ECCE / sigma"),
     ("platt_slope", "Platt slope"),
@@ -40,22 +46,30 @@ HEADLINES: Final = (
 
 def render_page(document: Mapping[str, Any]) -> str:
     """The page of a report document."""
+    style = asset_text("streamcal.css")
+    scripts = [asset_text(name) for name in _SCRIPTS]
+    policy = f"default-src 'none'; script-src {' '.join(map(csp_hash, scripts))}; style-src {csp_hash(style)}"
     models = {name: _model_view(model) for name, model in document["models"].items()}
-    return _template().render(report=document, models=models, headlines=HEADLINES)
-
-
-@cache
-def _template() -> Template:
-    environment = Environment(
-        loader=PackageLoader("streamcal.serve", "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
+    return template("report.html.j2").render(
+        report=document,
+        models=models,
+        headlines=HEADLINES,
+        policy=policy,
+        # Ours, and the same to the byte as what was hashed; nothing of it can end the element it stands in.
+        style=Markup(style),  # noqa: S704
+        scripts=[Markup(script) for script in scripts],  # noqa: S704
+        data=_script_data([chart_data(model) for model in document["models"].values()]),
+        figure=figure,
+        moment=lambda at: "–" if at is None else moment(at),
+        period_name=period_name,
+        faults=FAULT_WORDS,
     )
-    environment.filters |= {"figure": figure, "moment": lambda at: "–" if at is None else drawing.moment(at)}
-    environment.globals |= {"drawing": drawing, "period_name": period_name}
-    return environment.get_template("report.html.j2")
+
+
+def _script_data(data: Any) -> Markup:
+    """`data` as JSON that cannot end the element it stands in, nor begin a comment there."""
+    text = json.dumps(data, separators=(",", ":"), allow_nan=False)
+    return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))  # noqa: S704
 
 
 def figure(row: Mapping[str, Any], name: str) -> str:
@@ -80,7 +94,7 @@ def period_name(from_ms: int, to_ms: int) -> str:
     >>> period_name(1_359_676_800_000, 1_362_096_000_000), period_name(1_359_676_800_000, 1_359_763_200_000)
     ('2013-02', '2013-02-01')
     """
-    return drawing.moment(from_ms, "%Y-%m" if to_ms - from_ms > _LONGEST_DAY_PERIOD_MS else "%Y-%m-%d")
+    return moment(from_ms, "%Y-%m" if to_ms - from_ms > _LONGEST_DAY_PERIOD_MS else "%Y-%m-%d")
 
 
 def _model_view(model: Mapping[str, Any]) -> dict[str, Any]:
@@ -88,20 +102,20 @@ def _model_view(model: Mapping[str, Any]) -> dict[str, Any]:
     everything = segments.get("all", {"windows": {}, "periods": []})
     whole = everything["windows"].get("all", {"raw": {}, "served": {}})
     others = sorted(_others(segments), key=lambda row: -row[1].get("n", 0))
-    promoted = [entry for entry in model["maps"] if entry["promoted"]]
+    alarms = model["alarms"]
     return {
         "whole": whole,
         "windows": {name: pair for name, pair in everything["windows"].items() if name != "all"},
-        "marks": {kind: drawing.reliability(whole[kind].get("bins", ())) for kind in ("raw", "served")},
-        "chart": drawing.error_over_time(model["history"]),
         "periods": everything["periods"],
         "mean_ece": {kind: _mean_ece(everything["periods"], kind) for kind in ("raw", "served")},
         "segments": others[:_MOST_SEGMENTS],
         "more_segments": max(0, len(others) - _MOST_SEGMENTS),
-        "maps": promoted[-_MOST_MAPS:],
-        "more_maps": max(0, len(promoted) - _MOST_MAPS),
+        "promoted": sum(entry["promoted"] for entry in model["maps"]),
         "refused": _refusals(model["maps"]),
-        "alarms": model["alarms"],
+        "alarms": alarms[:_MOST_ALARMS],
+        "more_alarms": max(0, len(alarms) - _MOST_ALARMS),
+        "alarms_of_whole": sum(alarm["segment"] == "all" for alarm in alarms),
+        "changes": sorted(Counter(change["trigger"] for change in model.get("changes", ())).items()),
     }
 
 
