@@ -86,6 +86,10 @@ class MapEntry:
         Refusals in a row for the same reason share one entry.
     document : object or None
         The map's document, `streamcal.maps.document.MapDocument`.
+    trigger : str
+        What the attempt was made for: ``schedule``, ``alarm`` or ``manual``.
+    who, why : str
+        Of a request.
     """
 
     version: int | None
@@ -96,6 +100,9 @@ class MapEntry:
     promoted: bool
     reason: str
     document: Any = None
+    trigger: str = "schedule"
+    who: str = ""
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,6 +74,8 @@ def run(block: Block, folder: Path) -> None:
         path = folder / (block.saved_as or "block.yaml")
         path.write_text(block.text, encoding="utf-8")
         load_config(path, environ={}, require_kafka="kafka" in path.read_text(encoding="utf-8"))
+    elif block.kind in {"", "text"}:
+        pass  # a picture or an output
     elif block.kind == "json":
         assert all(isinstance(json.loads(line), dict) for line in block.text.splitlines())
     else:

@@ -12,6 +12,7 @@ from typing import Final
 
 from cli_page import cli_page
 from configuration_page import configuration_page
+from http_page import http_page
 from metrics_page import metrics_page
 from python_page import python_page
 
@@ -23,6 +24,7 @@ PAGES: Final[dict[str, Callable[[], str]]] = {
     "configuration.md": lambda: configuration_page((ROOT / "config.yaml").read_text(encoding="utf-8")),
     "metrics.md": metrics_page,
     "cli.md": cli_page,
+    "http.md": http_page,
     "python.md": python_page,
 }
 

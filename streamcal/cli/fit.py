@@ -97,6 +97,8 @@ def fit(  # noqa: PLR0913, PLR0917 -- one option each
         raise typer.BadParameter(f"{holdout} is not between 0 and 1", param_hint="--holdout")
     if family != "prior" and (negative_sampling_rate is not None or positive_weight is not None):
         raise typer.BadParameter("--negative-sampling-rate and --positive-weight belong to --family prior")
+    if not model or model.endswith("#shadow"):
+        raise typer.BadParameter(f"{model!r} names no model", param_hint="--model")
     if output.exists() and not force:
         raise StreamcalError("is there already", where=str(output), hint="--force replaces it")
 

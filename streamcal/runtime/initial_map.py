@@ -163,10 +163,13 @@ def _fitted(rows: LabelledRows, options: FitOptions) -> tuple[CompiledMap, Segme
 def _family(rows: LabelledRows, options: FitOptions) -> Map:
     if options.family == "prior":
         return _prior(options)
-    positives = int(rows.label.sum())
-    scarcer = min(positives, len(rows.label) - positives)
-    if options.family != "identity" and scarcer < options.min_count:
-        what = f"{len(rows.label)} rows with {positives} positives are too few: {options.min_count} of either class"
+    counted = rows.label if rows.weight is None else rows.label[rows.weight > 0.0]
+    n, positives = len(counted), int(counted.sum())
+    if options.family != "identity" and min(positives, n - positives) < options.min_count:
+        weighed = "" if rows.weight is None else " of a weight above 0"
+        what = (
+            f"{n} rows{weighed} with {positives} positives are too few: {options.min_count} of either class are needed"
+        )
         raise StreamcalError(what, hint="give more rows, or lower --min-count")
     map_ = _tracking(rows) if options.family == "tracking" else _from_counts(rows, options.family)
     if isinstance(map_, str):

@@ -12,6 +12,8 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from streamcal.serve.metrics import FIGURES
+from streamcal.serve.requests import State, What
+from streamcal.serve.verdict import Action
 
 __all__ = [
     "AskedRequest",
@@ -308,8 +310,11 @@ class MapAttempt(Answer):
 
     version: int | None = Field(description="Null for what was refused.")
     family: str
-    action: Literal["promoted", "refused", "rolled_back", "shadow"]
+    action: Action
     reason: str
+    trigger: str = Field(description="schedule, alarm or manual.")
+    who: str
+    why: str
     at_ms: int
     until_ms: int = Field(description="Last of the attempts that share the entry.")
     attempts: int
@@ -354,17 +359,23 @@ class AskedRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid", protected_namespaces=())
 
-    kind: Literal["refit", "promote", "rollback", "pin", "unpin"]
+    what: What
     model: str = Field(min_length=1, max_length=1000)
-    version: int | None = Field(None, ge=1, le=2**53, strict=True)
+    version: int | None = Field(None, ge=1, le=2**53, strict=True, description="To promote, or to go back to.")
+    family: str | None = Field(None, min_length=1, max_length=50, description="To promote: its newest fit.")
+    who: str = Field("api", min_length=1, max_length=100, description="Kept in the map history.")
+    why: str = Field("", max_length=500, description="Kept in the map history.")
 
 
 class RequestAnswer(Answer):
     """A request and what came of it."""
 
     number: int
-    kind: Literal["refit", "promote", "rollback", "pin", "unpin"]
+    what: What
     model: str
     version: int | None
-    state: Literal["waiting", "done", "refused"]
+    family: str | None
+    who: str
+    why: str
+    state: State
     detail: str

@@ -7,13 +7,15 @@ operator's name.
 from __future__ import annotations
 
 import hmac
+from dataclasses import asdict
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Depends, HTTPException, Path
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from streamcal.serve import api_models as models
-from streamcal.serve.requests import MapRequest, Requests, TooManyRequestsError
+from streamcal.serve.exposition import label_value
+from streamcal.serve.requests import Asked, Requests, TooManyRequestsError, Tracked
 from streamcal.serve.sources import Access, Sources
 from streamcal.serve.view import find_model
 
@@ -61,7 +63,7 @@ def requests_router(sources: Sources, access: Access) -> APIRouter:
         if found is None:
             raise HTTPException(404, "no model of that name has predicted; /api/v1/status lists them")
         try:
-            return _answer(requests.submit(asked.kind, found.name, asked.version))
+            return _answer(requests.submit(Asked(**asked.model_dump(exclude={"model"}), model=found.name)))
         except TooManyRequestsError as error:
             raise HTTPException(429, "too many requests are waiting for the loop; ask again later") from error
 
@@ -75,12 +77,6 @@ def requests_router(sources: Sources, access: Access) -> APIRouter:
     return router
 
 
-def _answer(request: MapRequest) -> dict[str, Any]:
-    return {
-        "number": request.number,
-        "kind": request.kind,
-        "model": request.model,
-        "version": request.version,
-        "state": request.state,
-        "detail": request.detail,
-    }
+def _answer(request: Tracked) -> dict[str, Any]:
+    asked = asdict(request.asked) | {"model": label_value(request.asked.model)}
+    return {"number": request.number, "state": request.state, "detail": request.detail} | asked

@@ -90,12 +90,18 @@ def _attempt(entry: Mapping[str, Any], in_force: int | None) -> dict[str, Any]:
         attempts=entry.get("attempts", 1),
         promoted=promoted,
         reason=entry["reason"],
+        trigger=entry.get("trigger", "schedule"),
+        who=entry.get("who", ""),
+        why=entry.get("why", ""),
     )
     row: dict[str, Any] = {
         "version": version,
         "family": known.family,
         "action": action_of(known),
         "reason": known.reason,
+        "trigger": known.trigger,
+        "who": known.who,
+        "why": known.why,
         "at_ms": known.at_ms,
         "until_ms": known.until_ms,
         "attempts": known.attempts,

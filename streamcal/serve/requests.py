@@ -12,9 +12,9 @@ from itertools import count
 from threading import Lock
 from typing import Final, Literal, Protocol
 
-__all__ = ["Kind", "MapRequest", "RequestQueue", "Requests", "State", "TooManyRequestsError"]
+__all__ = ["Asked", "RequestQueue", "Requests", "State", "TooManyRequestsError", "Tracked", "What"]
 
-Kind = Literal["refit", "promote", "rollback", "pin", "unpin"]
+What = Literal["refit", "promote", "rollback", "pin", "unpin"]
 State = Literal["waiting", "done", "refused"]
 
 _MOST_WAITING: Final = 100  # a person asks for one thing at a time; more is a script gone wrong
@@ -26,26 +26,45 @@ class TooManyRequestsError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class MapRequest:
-    """One request.
+class Asked:
+    """What somebody asks of the maps of a model.
+
+    Attributes
+    ----------
+    what : {"refit", "promote", "rollback", "pin", "unpin"}
+    model : str
+    version : int or None
+        To promote or to go back to; None: see `family`; for a roll-back, the parent.
+    family : str or None
+        To promote: its newest fit.
+    who, why : str
+        Kept in the map history.
+    """
+
+    what: What
+    model: str
+    version: int | None = None
+    family: str | None = None
+    who: str = "api"
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Tracked:
+    """A request and what came of it so far.
 
     Attributes
     ----------
     number : int
         1, 2, ... in this process.
-    kind : {"refit", "promote", "rollback", "pin", "unpin"}
-    model : str
-    version : int or None
-        What to promote, roll back to or pin; None: the natural one (the candidate, the parent, the one in force).
+    asked : Asked
     state : {"waiting", "done", "refused"}
     detail : str
         What came of it, in words.
     """
 
     number: int
-    kind: Kind
-    model: str
-    version: int | None
+    asked: Asked
     state: State = "waiting"
     detail: str = ""
 
@@ -53,7 +72,7 @@ class MapRequest:
 class Requests(Protocol):
     """Where requests go; every method may be called from any thread."""
 
-    def submit(self, kind: Kind, model: str, version: int | None) -> MapRequest:
+    def submit(self, asked: Asked) -> Tracked:
         """Hand over a request.
 
         Raises
@@ -62,7 +81,7 @@ class Requests(Protocol):
             Too many are waiting.
         """
 
-    def find(self, number: int) -> MapRequest | None:
+    def find(self, number: int) -> Tracked | None:
         """The request of that number, and what came of it so far; None where there is none (any more)."""
 
 
@@ -70,9 +89,9 @@ class RequestQueue:
     """`Requests` within the process: `drain` and `settle` are the side of the loop.
 
     >>> queue = RequestQueue()
-    >>> queue.submit("refit", "ctr", None).number
+    >>> queue.submit(Asked("refit", "ctr")).number
     1
-    >>> [request.kind for request in queue.drain()], queue.drain()
+    >>> [request.asked.what for request in queue.drain()], queue.drain()
     (['refit'], [])
     >>> queue.settle(1, "refused", "no_gain")
     >>> queue.find(1).detail
@@ -83,26 +102,26 @@ class RequestQueue:
         self._lock = Lock()
         self._numbers = count(1)
         self._waiting: deque[int] = deque()
-        self._known: OrderedDict[int, MapRequest] = OrderedDict()
+        self._known: OrderedDict[int, Tracked] = OrderedDict()
 
-    def submit(self, kind: Kind, model: str, version: int | None) -> MapRequest:
+    def submit(self, asked: Asked) -> Tracked:
         """Hand over a request; see `Requests.submit`."""
         with self._lock:
             if len(self._waiting) >= _MOST_WAITING:
                 raise TooManyRequestsError
-            request = MapRequest(next(self._numbers), kind, model, version)
+            request = Tracked(next(self._numbers), asked)
             self._known[request.number] = request
             self._waiting.append(request.number)
             while len(self._known) > _MOST_KEPT:
                 self._known.popitem(last=False)
             return request
 
-    def find(self, number: int) -> MapRequest | None:
+    def find(self, number: int) -> Tracked | None:
         """The request of that number; see `Requests.find`."""
         with self._lock:
             return self._known.get(number)
 
-    def drain(self) -> list[MapRequest]:
+    def drain(self) -> list[Tracked]:
         """Take everything that waits, in order; called by the loop, which never waits for it."""
         if not self._waiting:
             return []

@@ -11,9 +11,11 @@ from typing import Final, Literal
 
 from streamcal.snapshot import AlarmEntry, AlarmState, MapEntry, ModelSnapshot, Series
 
-__all__ = ["FAULT_WORDS", "NEAR", "Verdict", "VerdictState", "action_of", "moment", "verdict"]
+__all__ = ["FAULT_WORDS", "NEAR", "Action", "Verdict", "VerdictState", "action_of", "moment", "verdict"]
 
 VerdictState = Literal["ok", "watch", "alarm", "unknown"]
+
+Action = Literal["promoted", "refused", "rolled_back", "published", "shadow", "pinned", "unpinned"]
 
 NEAR: Final = 0.7
 """Share of the threshold from which evidence is worth watching."""
@@ -26,6 +28,12 @@ FAULT_WORDS: Final = {
 }
 
 _WHOLE: Final = Series("all", "all")
+_PINS: Final[dict[str, Action]] = {"pin": "pinned", "unpin": "unpinned"}
+_PROMOTIONS: Final[dict[str, Action]] = {
+    "worse_than_parent": "rolled_back",
+    "rollback": "rolled_back",
+    "publication": "published",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,16 +132,16 @@ def _done(log: Sequence[MapEntry], since_ms: int | None) -> str:
     return f"Maps since: {'; '.join(parts)}." if parts else ""
 
 
-def action_of(entry: MapEntry) -> str:
-    """What an entry of the map history tells of: promoted, refused, rolled_back, or a candidate kept in shadow.
+def action_of(entry: MapEntry) -> Action:
+    """What an entry of the map history tells of.
 
-    Roll-backs put an earlier map in force again, so they are promotions whose reason says what they are.
+    What goes back to an earlier map is put in force like any other; its reason says what it was.
     """
-    if "roll" in entry.reason or entry.reason == "worse_than_parent":
-        return "rolled_back"
-    if entry.promoted:
-        return "promoted"
-    return "shadow" if entry.reason == "shadow" else "refused"
+    if entry.reason in _PINS:
+        return _PINS[entry.reason]
+    if not entry.promoted:
+        return "refused" if entry.version is None else "shadow"
+    return _PROMOTIONS.get(entry.reason, "promoted")
 
 
 def moment(time_ms: int, form: str = "%Y-%m-%d %H:%M") -> str:

@@ -275,3 +275,22 @@ def test_too_many_segments_are_refused(streamcal: Streamcal, tmp_path: Path) -> 
     said = streamcal("fit", file, "-o", tmp_path / "m.json", "--segment", "user")
     assert said.code == 1
     assert "12,000 segments" in said.err
+
+
+def test_rows_without_weight_do_not_count(streamcal: Streamcal, tmp_path: Path) -> None:
+    file = write(tmp_path / "r.jsonl", [{**row, "w": 0} for row in ROWS])
+    for family in ("platt", "isotonic", "girb"):
+        said = streamcal("fit", file, "-o", tmp_path / "m.json", "--weight", "w", "--family", family)
+        assert said.code == 1
+        assert "0 rows of a weight above 0" in said.err
+
+
+@pytest.mark.parametrize(
+    "options", [("--model", ""), ("--model", "m#shadow"), ("--holdout", "1"), ("--segment", "a", "--segment", "a=b")]
+)
+def test_options_that_mean_nothing_are_wrong_usage(
+    streamcal: Streamcal, tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    said = streamcal("fit", write(tmp_path / "r.jsonl", ROWS[:4]), "-o", tmp_path / "m.json", *options)
+    assert said.code == 2
+    assert options[0] in said.err

@@ -10,12 +10,8 @@ from pathlib import Path
 import pytest
 from doc_blocks import ROOT, blocks, run
 
-HOW_TO = ROOT / "docs" / "how-to"
-WRITTEN = (
-    *("delayed-labels", "many-segments", "own-topics", "positives-only", "rare-events", "roll-back"),
-    *("scaling", "schema-registry", "security", "several-models", "upgrading"),
-)
-PAGES = [ROOT / "README.md", ROOT / "docs" / "tutorial.md", *(HOW_TO / f"{name}.md" for name in WRITTEN)]
+HOW_TO = sorted((ROOT / "docs" / "how-to").glob("*.md"))
+PAGES = [ROOT / "README.md", ROOT / "docs" / "tutorial.md", *HOW_TO]
 REFERENCE = sorted((ROOT / "docs" / "reference").glob("*.md"))
 LINKING = [*PAGES, *REFERENCE, ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", ROOT / "deploy" / "README.md"]
 

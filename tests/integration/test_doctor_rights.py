@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import structlog
 from conftest import unavailable
+from daemon_process import wait_until
 from kafka.admin import (
     ACL,
     ACLOperation,
@@ -42,9 +43,8 @@ class Cluster:
     def grant(self, kind: ResourceType, name: str, *operations: ACLOperation) -> None:
         admin = KafkaAdminClient(bootstrap_servers=self.broker.bootstrap)
         pattern = ResourcePattern(kind, name, ACLResourcePatternType.LITERAL)
-        admin.create_acls(
-            [ACL("User:alice", "*", operation, ACLPermissionType.ALLOW, pattern) for operation in operations]
-        )
+        allow = ACLPermissionType.ALLOW
+        admin.create_acls([ACL("User:alice", "*", operation, allow, pattern) for operation in operations])
         admin.close()
 
     def config(self) -> dict[str, Any]:
@@ -105,10 +105,8 @@ def test_each_missing_right_is_a_sentence_until_there_is_none(cluster: Cluster, 
     cluster.grant(ResourceType.GROUP, "watch", ACLOperation.READ)
     cluster.grant(ResourceType.TOPIC, "predictions", ACLOperation.READ)
     cluster.grant(ResourceType.TOPIC, "outcomes", ACLOperation.DESCRIBE)
-    assert doctor() == (1, ["this user may not READ topic 'outcomes' (topics.outcomes)"])
+    # The broker answers for a grant before it acts on it.
+    wait_until(lambda: doctor() == (1, ["this user may not READ topic 'outcomes' (topics.outcomes)"]))
     cluster.grant(ResourceType.TOPIC, "outcomes", ACLOperation.READ)
-    code, said = doctor()
-    assert (code, said) == (
-        1,
-        ["the topic of the predictions holds no records", "the topic of the outcomes holds no records"],
-    )
+    empty = [f"the topic of the {topic} holds no records" for topic in ("predictions", "outcomes")]
+    wait_until(lambda: doctor() == (1, empty))

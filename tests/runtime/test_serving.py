@@ -99,7 +99,7 @@ def test_the_token_is_the_content_of_its_file_without_the_line_feed(tmp_path):
     serve = Serve(port=0, admin_token_file=tmp_path / "token")
     with http_server(app_of(serve), serve) as server:
         assert httpx.get(f"{server.url}/api/v1/status").json()["read_only"] is False
-        ask = {"kind": "refit", "model": "default"}
+        ask = {"what": "refit", "model": "default"}
         for token, status in ((TOKEN, 501), (f"{TOKEN}x", 401)):
             headers = {"Authorization": f"Bearer {token}"}
             assert httpx.post(f"{server.url}/api/v1/requests", json=ask, headers=headers).status_code == status

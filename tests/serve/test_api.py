@@ -15,7 +15,7 @@ from streamcal.serve import api_models as models
 from streamcal.serve.app import application
 from streamcal.serve.http import HttpServer
 from streamcal.serve.live import SnapshotHolder
-from streamcal.serve.requests import RequestQueue
+from streamcal.serve.requests import Asked, RequestQueue
 from streamcal.serve.sources import Access
 from streamcal.snapshot import Series
 
@@ -241,15 +241,15 @@ def test_before_the_first_snapshot_there_is_a_status_and_nothing_else():
 
 def post(client, token=TOKEN, **body):
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-    return client.post("/requests", json={"kind": "refit", "model": "default"} | body, headers=headers)
+    return client.post("/requests", json={"what": "refit", "model": "default"} | body, headers=headers)
 
 
 def test_requests_reach_the_loop_in_order_and_tell_what_came_of_them(client, queue):
     kinds = ["refit", "promote", "rollback", "pin", "unpin"]
-    numbers = [post(client, kind=kind, version=3).json()["number"] for kind in kinds]
+    numbers = [post(client, what=kind, version=3, why="drift").json()["number"] for kind in kinds]
     drained = queue.drain()
-    assert [(request.number, request.kind, request.model, request.version) for request in drained] == [
-        (number, kind, "default", 3) for number, kind in zip(numbers, kinds, strict=True)
+    assert [(request.number, request.asked) for request in drained] == [
+        (number, Asked(kind, "default", 3, None, "api", "drift")) for number, kind in zip(numbers, kinds, strict=True)
     ]
     queue.settle(numbers[0], "refused", "no_gain")
     answer = client.get(f"/requests/{numbers[0]}", headers={"Authorization": f"Bearer {TOKEN}"})
@@ -268,7 +268,7 @@ def test_without_the_token_nothing_is_taken(client, queue, token):
 
 def test_a_request_for_what_there_is_not_is_refused(client, queue):
     assert post(client, model="nobody").status_code == 404
-    for wrong in ({"kind": "delete"}, {"version": 0}, {"version": "3"}, {"extra": 1}, {"model": ""}):
+    for wrong in ({"what": "delete"}, {"version": 0}, {"version": "3"}, {"extra": 1}, {"model": ""}):
         assert post(client, **wrong).status_code == 422
     assert queue.drain() == []
 

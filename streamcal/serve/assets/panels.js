@@ -51,7 +51,8 @@ streamcal.panels = (() => {
     streamcal.charts.reliability(by(root, "reliability"), { raw: window?.raw_bins, served: window?.served_bins });
   }
 
-  const actions = { promoted: "promoted", refused: "refused", rolled_back: "rolled back", shadow: "kept in shadow" };
+  const actions = { promoted: "promoted", refused: "refused", rolled_back: "rolled back", shadow: "kept in shadow", published: "published", pinned: "pinned", unpinned: "unpinned" };
+  const reasonOf = (map) => [map.reason || (map.action === "promoted" ? "gain" : "–"), map.trigger === "schedule" ? "" : `(${map.trigger})`, map.who ? `by ${map.who}` : "", map.why].filter((words) => words).join(" ");
 
   // The map history with a picture of each, and the chosen one large.
   function maps(root, document_, { most = Infinity } = {}) {
@@ -89,7 +90,7 @@ streamcal.panels = (() => {
       rows.map((map) => [
         map.attempts > 1 ? `${moment(map.at_ms)} to ${moment(map.until_ms)}` : moment(map.at_ms),
         { text: actions[map.action] + (map.in_force ? ", in force" : "") + (map.attempts > 1 ? ` ${count(map.attempts)} times` : ""), className: `action-${map.action}` },
-        map.reason || "–", picture(map), map.version ?? "–", map.family,
+        reasonOf(map), picture(map), map.version ?? "–", map.family,
         map.n ? `${count(map.n)} (${count(map.positives)} positive)` : "–", fig(map.evidence?.gain),
       ]), { wordColumns: 3 }) : streamcal.said("No refit has been attempted yet."));
     if (focused) list.querySelector(`button[data-version="${CSS.escape(focused)}"]`)?.focus();
