@@ -83,7 +83,7 @@ class Router:
     ids : mapping
         Role to a reader of the ids of records.
     start : str or int
-        Where a topic that was never read begins; as in `GroupReader`.
+        Where a topic that was never read begins; as in `KafkaMembership`.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class Router:
         self._consumer = self._clients.router_consumer(router_group(self._clients.group_id or ""))
         self._producer = self._clients.router_producer(delivery_timeout_ms=_FOREVER_MS)
         for topic in self._role:
-            self._consumer.partitions_for_topic(topic)  # known before joining, as in `GroupReader`
+            self._consumer.partitions_for_topic(topic)  # known before joining, as in `KafkaMembership`
         self._consumer.subscribe(list(self._role), listener=self._listener)
         self._thread.start()
 
