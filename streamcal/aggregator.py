@@ -58,7 +58,8 @@ class Aggregator:
         The model's event time; None until every log has had an event.
     """
 
-    STATE = ("names", "aggregate", "loops", "watches", "watch_panes", "signs", "event_time_ms", "_started")
+    STATE = ("names", "aggregate", "watches", "watch_panes", "signs", "event_time_ms", "_started")
+    """The refit loops have their own."""
 
     def __init__(
         self,
@@ -94,10 +95,10 @@ class Aggregator:
         for name in settings.models:
             self.loop(names.model(name))
 
-    def state_child(self, name: str, key: int) -> ModelLoop | ModelWatch | WatchPanes:
+    def state_child(self, name: str, key: int) -> ModelWatch | WatchPanes:
         """What is kept of a model index."""
         self.loop(key)
-        held: ModelLoop | ModelWatch | WatchPanes = getattr(self, name)[key]
+        held: ModelWatch | WatchPanes = getattr(self, name)[key]
         return held
 
     def follow(self, sources: Iterable[int]) -> None:

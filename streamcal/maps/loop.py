@@ -191,24 +191,6 @@ class ModelLoop:
             return None
         return MapState(self._champion.version, self._champion.family, self._champion.at_ms)
 
-    def standing(self) -> list[PublishMap]:
-        """What is in force, to be published once more."""
-        return [] if self._champion is None else [PublishMap(self.name, encode(self._champion))]
-
-    def dump_state(self) -> dict[str, Any]:
-        return {
-            "version": self.version,
-            "results": [[list(k), v] for k, v in self.results.items()],
-            "champion": None if self._champion is None else encode(self._champion),
-        }
-
-    def load_state(self, state: Any) -> None:
-        self.version = state["version"]
-        self.results = Counter({tuple(k): v for k, v in state["results"]})
-        if state["champion"] is not None:
-            self._champion = decode(state["champion"])
-            self._map = self._champion.to_map()
-
     def attempt(self, moment_ms: int) -> list[PublishMap]:
         """Try a refit on what is final at `moment_ms` (a multiple of `every_ms`)."""
         pane_ms = self.settings.pane_ms

@@ -17,6 +17,7 @@ from streamcal.parts.mark import Mark, MarkKey
 from streamcal.parts.merge import Merge
 from streamcal.parts.part import Part, StoredKey
 from streamcal.parts.source_counts import CountSettings
+from streamcal.roles.loop_state import dump_loop, load_loop, standing
 from streamcal.roles.task import SNAPSHOT_AFTER, CountsTopic
 from streamcal.settings import EngineSettings
 from streamcal.snapshot import Snapshot
@@ -92,6 +93,8 @@ class Aggregation:
                     hint="Run the release that wrote it, or rebuild the state.",
                 )
             load(self, state["state"])
+            for name, loop in state["loops"].items():
+                load_loop(self.aggregator.loop(self.names.model(name)), loop)
             self._snapshot_bytes = len(restored.snapshot)
             self._fresh = False
 
@@ -136,13 +139,14 @@ class Aggregation:
 
     def republish(self, publish: Publish) -> None:
         """Publish the maps in force once more, after a takeover: the owner before may have died in between."""
-        standing = [command for loop in self.aggregator.loops.values() for command in loop.standing()]
-        if standing:
-            publish(standing)
+        commands = [command for loop in self.aggregator.loops.values() for command in standing(loop)]
+        if commands:
+            publish(commands)
 
     def snapshot(self) -> None:
         """Write the whole state down."""
-        state = pack({"format": STATE_FORMAT, "state": dump(self)})
+        loops = {loop.name: dump_loop(loop) for loop in self.aggregator.loops.values()}
+        state = pack({"format": STATE_FORMAT, "state": dump(self), "loops": loops})
         self._log.snapshot(state)
         self._read_bytes, self._snapshot_bytes = 0, len(state)
 

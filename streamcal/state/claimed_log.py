@@ -186,7 +186,7 @@ class _Reading:
         return StateLostError(
             f"the state has a gap: {what}",
             where=self._where,
-            hint="Someone deleted records of this topic, by hand or by its retention (it must be unlimited). Begin anew "
+            hint="Records of this topic were deleted, by hand or by its retention (it must be unlimited). Begin anew "
             "with `streamcal state reset`, or read the inputs again with `streamcal state rebuild`.",
         )
 
@@ -243,7 +243,7 @@ class ClaimedLog:
             raise StateLostError(
                 f"the state is gone: nothing is left before offset {self.claim}",
                 where=self._where,
-                hint="Begin anew with `streamcal state reset`, or read the inputs again with `streamcal state rebuild`.",
+                hint="Begin anew (`streamcal state reset`), or read the inputs again (`streamcal state rebuild`).",
             )
         yield reading.restored
 
