@@ -24,7 +24,7 @@ def pins(name: str) -> dict[str, str]:
 @pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.stem)
 def test_a_lock_holds_names_versions_and_hashes_and_no_address(lock: Path) -> None:
     lines = lock.read_text(encoding="utf-8").splitlines()
-    pin = re.compile(r"[a-z0-9-]+==[0-9A-Za-z.]+( ; [a-z_]+ [!=<>]+ '[\w.]+')? \\")
+    pin = re.compile(r"[a-z0-9-]+==[0-9A-Za-z.]+( ; [a-z_]+ [!=<>]+ '[\w.]+'( and [a-z_]+ [!=<>]+ '[\w.]+')*)? \\")
     digest = re.compile(r"    --hash=sha256:[0-9a-f]{64}( \\)?")
     assert [line for line in lines if not pin.fullmatch(line) and not digest.fullmatch(line)] == []
 
