@@ -2,7 +2,8 @@
 
     python benchmarks/pipeline.py [--pairs 300000] [--rounds 5] [--profile]
 
-The monitor decodes, joins, counts, refits, commits, takes a picture a second and renders it as a scrape would. The
+The monitor decodes, joins, counts, refits, commits a second (state and counts in their topics), aggregates, takes a
+picture a second and renders it as a scrape would. The
 drain is the yardstick: no program on this client can be faster. Each run is a process of its own; CPU is that of all
 its threads from the first poll to the last record. Seeded; needs what the tests need for a broker.
 """
@@ -24,12 +25,13 @@ from typing import Any
 import numpy as np
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
-from streamcal.engine import Engine
 from streamcal.runtime.config import Config
-from streamcal.runtime.logs.kafka import KafkaLog
 from streamcal.runtime.logs.kafka_clients import TUNED
-from streamcal.runtime.loop import Readers, Runtime
-from streamcal.runtime.wiring import engine_settings
+from streamcal.runtime.logs.kafka_cluster import KafkaCluster
+from streamcal.runtime.loop import Readers
+from streamcal.runtime.monitor import Monitor
+from streamcal.runtime.monitor_wiring import monitor_settings
+from streamcal.runtime.running import Running
 from streamcal.serve.exporter import BuildInfo, Exporter, ProcessCollector
 from streamcal.serve.metrics import ExportSettings
 
@@ -92,48 +94,37 @@ def drain(bootstrap: str, names: dict[str, str], total: int, settings: dict[str,
     consumer.close()
 
 
-def monitor(bootstrap: str, names: dict[str, str], total: int, *, profile: bool) -> None:
-    """The daemon's own loop until everything is counted."""
+def monitor(bootstrap: str, names: dict[str, str], total: int, *, group: str, profile: bool) -> None:
+    """The daemon's own loop until everything is counted and durable."""
     config = Config.model_validate(
         {
-            "kafka": {
-                "bootstrap_servers": bootstrap,
-                "group_id": f"bench-{os.getpid()}",
-                "start_from": "earliest",
-            },
+            "kafka": {"bootstrap_servers": bootstrap, "group_id": group, "start_from": "earliest"},
             "topics": names,
         }
     )
     readers = Readers()
     process = ProcessCollector(BuildInfo("", ""), readers.readiness, readers.commits)
     exporter = Exporter(readers.holder, ExportSettings(), process)
-    engine = Engine(engine_settings(config), ())
+    cluster = KafkaCluster(config)
+    held = Monitor(monitor_settings(config, "bench"), cluster, time.monotonic)
+    running = Running(held, readers, 1.0, 45.0)
     clock: list[Clock] = []
     profiler = cProfile.Profile()
 
-    def read() -> int:
-        return engine.decoding.records.total()
-
-    def after_poll() -> None:
+    def finished() -> bool:
+        """Whether all is counted; called before each step."""
         exporter.text()  # renders when there is a new picture, a second at most
+        if held.tasks and not clock:
+            clock.append(Clock())
+            if profile:
+                profiler.enable()
+        latest = readers.holder.latest
+        return latest is not None and sum(model.counters["matched"] for model in latest.models) >= total // 2
 
-    class Counting(KafkaLog):
-        """Starts the clock when the partitions are there and nothing has been read."""
-
-        def poll(self, timeout_s: float) -> Any:
-            if self.partitions and not clock:
-                clock.append(Clock())
-                if profile:
-                    profiler.enable()
-            return super().poll(timeout_s)
-
-    source = Counting(config)
-    runtime = Runtime(engine, source, readers=readers, idle_timeout_s=60.0, after_poll=after_poll)
-    runtime.run(lambda: read() >= total)
+    running.run(finished)
     profiler.disable()
-    clock[0].report(total)
-    assert sum(model.counters["matched"] for model in readers.holder.latest.models) == total // 2  # type: ignore[union-attr]
-    source.close()
+    clock[0].report(total, commit_s=readers.commits.taken().total_s)
+    cluster.close()
     if profile:
         pstats.Stats(profiler, stream=sys.stderr).sort_stats("tottime").print_stats(40)
         pstats.Stats(profiler, stream=sys.stderr).sort_stats("cumulative").print_stats(60)
@@ -145,9 +136,9 @@ class Clock:
     def __init__(self) -> None:
         self._cpu, self._wall = time.process_time(), time.monotonic()
 
-    def report(self, total: int) -> None:
+    def report(self, total: int, commit_s: float = 0.0) -> None:
         cpu, wall = time.process_time() - self._cpu, time.monotonic() - self._wall
-        print(json.dumps({"cpu": total / cpu, "wall": total / wall}), flush=True)
+        print(json.dumps({"cpu": total / cpu, "wall": total / wall, "commit": commit_s / wall}), flush=True)
 
 
 def measured(
@@ -178,7 +169,9 @@ def compare(args: argparse.Namespace, bootstrap: str) -> None:
     medians = {what: float(np.median([rates["cpu"] for rates in runs])) for what, runs in found.items()}
     for what, runs in found.items():
         wall = float(np.median([rates["wall"] for rates in runs]))
-        print(f"{what:32} {medians[what]:10,.0f} messages per CPU second, {wall:10,.0f} per second")
+        share = float(np.median([rates["commit"] for rates in runs]))
+        told = f", {share:.1%} of the time in commits" if share else ""
+        print(f"{what:32} {medians[what]:10,.0f} messages per CPU second, {wall:10,.0f} per second{told}")
     best = max(rate for what, rate in medians.items() if what != "monitor")
     print(f"monitor / best drain: {medians['monitor'] / best:.2f} of the messages per CPU second")
 
@@ -194,7 +187,8 @@ def main() -> None:
     if args.child == "drain":
         drain(args.bootstrap, json.loads(args.names), 2 * args.pairs, json.loads(args.settings))
     elif args.child == "monitor":
-        monitor(args.bootstrap, json.loads(args.names), 2 * args.pairs, profile=args.profile)
+        group = f"bench-{os.getpid()}"
+        monitor(args.bootstrap, json.loads(args.names), 2 * args.pairs, group=group, profile=args.profile)
     else:
         with running_broker() as broker:
             compare(args, broker.bootstrap)

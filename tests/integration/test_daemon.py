@@ -135,7 +135,7 @@ def test_a_broker_restart_in_mid_run_loses_and_repeats_nothing(
     produce_events(kafka, names, first[: len(first) // 2])
     # Small fetches, so that the broker goes while there is much to read.
     config = daemon_config(kafka, names)
-    config["kafka"]["consumer"] = {"max_poll_records": 100, "max_partition_fetch_bytes": 10_000}
+    config["kafka"]["consumer"] = {"max_poll_records": 2000, "max_partition_fetch_bytes": 100_000}
     with Daemon(config, tmp_path) as daemon:
         with feeding(kafka, names, first[len(first) // 2 :], tmp_path):
             wait_until(lambda: daemon.event("partitions assigned") is not None)
