@@ -8,18 +8,19 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Final
 
 import structlog
 
 from streamcal import __version__
+from streamcal.runtime.cluster import Cluster
 from streamcal.runtime.config import Config
 from streamcal.runtime.logging_setup import configure_logging, relay_client_warnings
 from streamcal.runtime.logs.kafka_cluster import KafkaCluster
 from streamcal.runtime.loop import Readers
-from streamcal.runtime.monitor import Monitor
+from streamcal.runtime.monitor import Monitor, MonitorSettings
 from streamcal.runtime.monitor_wiring import monitor_settings
 from streamcal.runtime.rejections import Rejections
 from streamcal.runtime.running import Running
@@ -35,14 +36,18 @@ _SESSION_MS: Final = 45_000
 
 log = structlog.get_logger(__name__)
 
+Rearrange = Callable[[MonitorSettings, Cluster], tuple[MonitorSettings, Cluster]]
 
-def run(config: Config) -> None:
+
+def run(config: Config, *, rearrange: Rearrange = lambda settings, cluster: (settings, cluster)) -> None:
     """Join, count, refit and serve until SIGTERM or SIGINT, then commit and return.
 
     Parameters
     ----------
     config : Config
         Loaded for Kafka.
+    rearrange : callable
+        Where tests set smaller sizes, and faults between two calls to the broker: nothing of them is in the product.
 
     Raises
     ------
@@ -67,7 +72,7 @@ def run(config: Config) -> None:
     server = http_server(app, config.serve)
     settings = monitor_settings(config, __version__)
     with server, _stop_signals() as stopped, contextlib.closing(KafkaCluster(config, readers.counters)) as cluster:
-        monitor = Monitor(settings, cluster, time.monotonic, Rejections(cluster.dead_letters))
+        monitor = Monitor(*rearrange(settings, cluster), time.monotonic, Rejections(cluster.dead_letters))
         log.info("serving", url=server.url, version=__version__)
         Running(monitor, readers, config.kafka.commit_interval.ms / 1000, _session_s(config)).run(stopped.is_set)
     log.info("stopped", read=monitor.read)
