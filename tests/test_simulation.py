@@ -16,8 +16,8 @@ from streamcal.aggregator import Aggregator
 from streamcal.parts.merge import Merge
 from streamcal.parts.part import StoredKey
 from streamcal.roles.task import Task
-from streamcal.state import claimed_log
 from streamcal.state.claimed_log import AppendUncertainError, ClaimedLog
+from streamcal.state.reading import Reading
 from streamcal.stream.source import Source
 
 SEEDS = int(os.environ.get("STREAMCAL_SIMULATION_SEEDS", "60"))
@@ -64,14 +64,14 @@ def _version_by_offset(patch: pytest.MonkeyPatch) -> None:
 
 
 def _chunks_before_filtering(patch: pytest.MonkeyPatch) -> None:
-    take = claimed_log._Reading.take
+    take = Reading.take
 
     def judged_first(reading: Any, offset: int, record: Any) -> None:
         if record.kind != "claim" and reading._chunks and record.author != reading._claimant:
             reading._chunks = []
         take(reading, offset, record)
 
-    patch.setattr(claimed_log._Reading, "take", judged_first)
+    patch.setattr(Reading, "take", judged_first)
 
 
 def _resend_under_the_same_author(patch: pytest.MonkeyPatch) -> None:

@@ -7,8 +7,9 @@ differences stays as small as what can still change. Of several claims the highe
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +19,7 @@ from streamcal.parts.finality import final_before_ms
 from streamcal.parts.mark import Mark, MarkKey, total
 from streamcal.parts.part import Family, Part, PartKey, SeriesKey, StoredKey
 from streamcal.parts.source_counts import CODES, CountSettings
-from streamcal.state.trees import recorded
+from streamcal.state.trees import dump_fields, load_fields
 from streamcal.stats.cells import Cells
 from streamcal.stats.counts import promote
 from streamcal.stats.series import SeriesTable
@@ -28,14 +29,13 @@ from streamcal.stream.watermark import BEGINNING
 __all__ = ["Merge"]
 
 Ints = NDArray[np.int64]
+_REST: Final = ("_marks", "_claims", "_old_marks", "_old_parts")
 
 
-@recorded
 @dataclass(frozen=True, slots=True)
 class _Held:
     """The last part of a key."""
 
-    claim: int
     series: list[SeriesKey]
     place: Ints
     code: Ints
@@ -57,8 +57,6 @@ class Merge:
         Filled with the sum of the marks.
     """
 
-    STATE = ("_held", "_keys", "_marks", "_claims", "_old_marks", "_old_parts")
-
     def __init__(self, aggregator: Aggregator, settings: CountSettings, sources: int, tally: Tally) -> None:
         self._aggregator = aggregator
         self._settings = settings
@@ -76,6 +74,35 @@ class Merge:
         self._present: list[tuple[Ints, Ints, Ints]] = []
         aggregator.follow(range(sources))
 
+    def dump_state(self) -> dict[str, Any]:
+        """What is held for differences as columns, for there are many parts; the rest by name."""
+        keys, held = list(self._keys), list(self._held.items())
+        return {
+            "rest": dump_fields(self, _REST),
+            "keys": [[source, *key] for source, key in keys],
+            "claims": np.array([self._keys[key] for key in keys], dtype=np.int64),
+            "held": [[source, *key] for (source, key), _ in held],
+            "series": [[[cut, list(values)] for cut, values in part.series] for _, part in held],
+            "sizes": np.array([len(part.code) for _, part in held], dtype=np.int64),
+            "widths": np.array([part.values.shape[1] for _, part in held], dtype=np.int64),
+            "tables": _tables([part for _, part in held]),
+        }
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Take up what `dump_state` wrote."""
+        load_fields(self, _REST, state["rest"])
+        claims = state["claims"].tolist()
+        self._keys = {_key_of(row): claim for row, claim in zip(state["keys"], claims, strict=True)}
+        starts = dict.fromkeys(state["tables"], 0)
+        for row, series, size in zip(state["held"], state["series"], state["sizes"].tolist(), strict=True):
+            source, key = _key_of(row)
+            width = str(state["widths"][len(self._held)])
+            start = starts[width]
+            starts[width] = start + size
+            table = state["tables"][width][:, start : start + size]
+            told = [(cut, tuple(values)) for cut, values in series]
+            self._held[source, key] = _Held(told, table[0].copy(), table[1].copy(), table[2:].T.copy())
+
     def part(self, stored: StoredKey, part: Part) -> None:
         """Take a part in."""
         key = (stored.source, stored.part)
@@ -89,7 +116,7 @@ class Merge:
         if stored.part.pane < self._final_before(stored.source, stored.part):
             return
         held = self._held.get(key)
-        self._held[key] = _Held(stored.claim, list(part.series), part.place, part.code, part.values)
+        self._held[key] = _Held(list(part.series), part.place, part.code, part.values)
         self._note(stored.part, part, held)
 
     def mark(self, key: MarkKey, mark: Mark) -> None:
@@ -232,6 +259,20 @@ class Merge:
             case "score":
                 return self._aggregator.signs.score_series
         return None
+
+
+def _key_of(row: Sequence[Any]) -> tuple[int, PartKey]:
+    source, *key = row
+    return source, PartKey(*key)
+
+
+def _tables(parts: Sequence[_Held]) -> dict[str, Ints]:
+    """Place, code and columns of all parts of a width, side by side; shape (2 + width, cells)."""
+    by_width: dict[str, list[Ints]] = {}
+    for part in parts:
+        table = np.concatenate([part.place[None], part.code[None], part.values.T])
+        by_width.setdefault(str(part.values.shape[1]), []).append(table)
+    return {width: np.concatenate(tables, axis=1) for width, tables in by_width.items()}
 
 
 def _numbers(keys: Sequence[SeriesKey], series: SeriesTable, model: int) -> Ints:

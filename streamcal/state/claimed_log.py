@@ -13,19 +13,34 @@ Rules
   everything and claims again.
 - A payload larger than a record is cut in chunks; it counts once all of them are there. Chunks that a crash left
   behind are dropped with their author.
-- What lies before the snapshot before the last is deleted, never by age. So the log begins with a snapshot or a claim;
-  one that begins with anything else has lost something.
+- What lies before the snapshot before the last is deleted, never by age. So the log begins with a snapshot, a reset or
+  a claim; one that begins with anything else has lost something.
+- A *reset* takes everything before it back, and says where to begin. It may also lift the numbers of all claims after
+  it (the epoch): where claims of a log that is gone are still known elsewhere, offsets alone would not outrank them.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Final, Literal, Protocol
+from typing import Final
 
 import msgspec
 
-from streamcal.errors import StateFormatError, StreamcalError
+from streamcal.errors import StateFormatError
+from streamcal.state.reading import (
+    FORMAT,
+    AppendUncertainError,
+    FencedError,
+    Kind,
+    LogRecord,
+    LogUnavailableError,
+    RecordLog,
+    Restored,
+    StateLostError,
+    decoded,
+    read_state,
+)
 
 __all__ = [
     "CHUNK_BYTES",
@@ -38,157 +53,10 @@ __all__ = [
     "StateLostError",
 ]
 
-FORMAT: Final = 1
 CHUNK_BYTES: Final = 900_000
 """Below the broker's usual limit of a megabyte, headers included."""
 
-Kind = Literal["claim", "delta", "snapshot"]
-
-
-class LogUnavailableError(Exception):
-    """The log does not answer; whoever works on it drops what it has and takes over anew, later."""
-
-
-class AppendUncertainError(LogUnavailableError):
-    """Whether records were stored is not known; their author may not write again."""
-
-
-class FencedError(Exception):
-    """Another has claimed the log."""
-
-
-class StateLostError(StreamcalError):
-    """Part of the state is missing in its log."""
-
-    exit_code = 9
-
-
-class RecordLog(Protocol):
-    """One partition of the state topic; used from one thread."""
-
-    def append(self, values: Sequence[bytes]) -> list[int]:
-        """Store records one after the other; their offsets, once all are acknowledged.
-
-        Raises
-        ------
-        AppendUncertainError
-            Some may or may not have been stored.
-        """
-        ...
-
-    def read(self, start: int | None, stop: int) -> Iterator[tuple[int, bytes] | None]:
-        """(offset, value) of the records from `start` (None: the first kept) up to offset `stop`, excluded.
-
-        None now and then, so that whoever reads can do something else.
-
-        Raises
-        ------
-        LogUnavailableError
-        """
-        ...
-
-    def delete_before(self, offset: int) -> None:
-        """Let go of records before `offset`; may fail silently, to be done by the next call."""
-        ...
-
-
-class _Record(msgspec.Struct, array_like=True, frozen=True):
-    format: int
-    kind: Kind
-    author: bytes
-    sequence: int
-    part: int
-    parts: int
-    payload: bytes
-
-
 _ENCODER: Final = msgspec.msgpack.Encoder()
-_DECODER: Final = msgspec.msgpack.Decoder(_Record)
-
-
-@dataclass(slots=True)
-class Restored:
-    """What the owners before have left.
-
-    Attributes
-    ----------
-    about : bytes or None
-        What the last claim before ours said of itself; None where nobody claimed the log before.
-    snapshot : bytes or None
-    deltas : list of bytes
-        In order, since the snapshot.
-    ignored : int
-        Records of authors that did not own the log any more, and repetitions.
-    records : int
-        Read so far.
-    """
-
-    about: bytes | None = None
-    snapshot: bytes | None = None
-    deltas: list[bytes] = field(default_factory=list)
-    ignored: int = 0
-    records: int = 0
-
-
-class _Reading:
-    """Judges records one by one."""
-
-    def __init__(self, where: str) -> None:
-        self.restored = Restored()
-        self.snapshot_at: int | None = None
-        self._where = where
-        self._claimant: bytes | None = None
-        self._next = 0
-        self._chunks: list[bytes] = []
-        self._first = 0
-
-    def take(self, offset: int, record: _Record) -> None:
-        """Take the next record in.
-
-        Raises
-        ------
-        StateLostError
-            Records of the owner are missing.
-        """
-        self.restored.records += 1
-        if record.kind == "claim":
-            self._claimant, self._next, self._chunks = record.author, record.sequence + 1, []
-            self.restored.about = record.payload
-            return
-        if self._claimant is None:
-            self._begin_with(record, offset)
-        if record.author != self._claimant or record.sequence < self._next:
-            self.restored.ignored += 1
-            return
-        if record.sequence > self._next:
-            raise self._lost(f"at offset {offset} {record.sequence - self._next} records of its owner are missing")
-        self._next += 1
-        self._assemble(offset, record)
-
-    def _begin_with(self, record: _Record, offset: int) -> None:
-        if record.kind != "snapshot" or record.part:
-            raise self._lost(f"it begins at offset {offset} in the middle of what was written")
-        self._claimant, self._next = record.author, record.sequence
-
-    def _assemble(self, offset: int, record: _Record) -> None:
-        if record.part == 0:
-            self._chunks, self._first = [], offset
-        self._chunks.append(record.payload)
-        if record.part < record.parts - 1:
-            return
-        payload, self._chunks = b"".join(self._chunks), []
-        if record.kind == "snapshot":
-            self.restored.snapshot, self.restored.deltas, self.snapshot_at = payload, [], self._first
-        else:
-            self.restored.deltas.append(payload)
-
-    def _lost(self, what: str) -> StateLostError:
-        return StateLostError(
-            f"the state has a gap: {what}",
-            where=self._where,
-            hint="Records of this topic were deleted, by hand or by its retention (it must be unlimited). Begin anew "
-            "with `streamcal state reset`, or read the inputs again with `streamcal state rebuild`.",
-        )
 
 
 class ClaimedLog:
@@ -206,7 +74,7 @@ class ClaimedLog:
     Attributes
     ----------
     claim : int
-        Offset of our claim; outranks every earlier one.
+        Number of our claim, from its offset; outranks every earlier one.
     """
 
     def __init__(self, log: RecordLog, author: bytes, *, where: str = "", chunk_bytes: int = CHUNK_BYTES) -> None:
@@ -217,6 +85,8 @@ class ClaimedLog:
         self._sequence = 0
         self._last = -1
         self._snapshot_at: int | None = None
+        self._about = b""
+        self._base = 0
         self.claim = -1
 
     def take_over(self, about: bytes) -> Iterator[Restored]:
@@ -231,21 +101,14 @@ class ClaimedLog:
         StateFormatError
             A later release has written here.
         """
-        (self.claim,) = self._log.append([self._record("claim", about, 0, 1)])
-        self._last = self.claim
-        reading = _Reading(self._where)
-        for found in self._log.read(None, self.claim):
-            if found is not None:
-                reading.take(found[0], self._decoded(found[1]))
-            yield reading.restored
-        self._snapshot_at = reading.snapshot_at
-        if not reading.restored.records and self.claim > 0:
-            raise StateLostError(
-                f"the state is gone: nothing is left before offset {self.claim}",
-                where=self._where,
-                hint="Begin anew (`streamcal state reset`), or read the inputs again (`streamcal state rebuild`).",
-            )
-        yield reading.restored
+        self._about = about
+        (self._last,) = self._log.append([self._record("claim", about, 0, 1)])
+        restored = Restored()
+        for restored in read_state(self._log, self._last, where=self._where):
+            yield restored
+        self._snapshot_at, self._base = restored.snapshot_at, restored.base
+        self.claim = self._base + self._last
+        yield restored
 
     def append(self, payload: bytes) -> None:
         """Make a delta durable.
@@ -266,42 +129,61 @@ class ClaimedLog:
             self._log.delete_before(self._snapshot_at)
         self._snapshot_at = first
 
+    def begin_anew(self, about: bytes, payload: bytes, *, outrank: int = -1) -> int:
+        """Claim the log and take back everything in it, damaged or not; raises as `append` does.
+
+        Parameters
+        ----------
+        about, payload : bytes
+            What our claim says, and what is said to whoever claims the log next.
+        outrank : int
+            The highest claim of this log that is known anywhere; later claims have higher numbers.
+
+        Returns
+        -------
+        int
+            The number below which all claims are void.
+        """
+        self._about = about
+        (self._last,) = self._log.append([self._record("claim", about, 0, 1)])
+        with contextlib.suppress(StateLostError, StateFormatError):  # a damaged log is what this is for
+            for restored in read_state(self._log, self._last, where=self._where):
+                self._base = restored.base
+        self._base = max(self._base, outrank - self._last)
+        first = self._write("reset", payload)
+        self._log.delete_before(first)
+        return self._base + first
+
     def _write(self, kind: Kind, payload: bytes) -> int:
         size = self._chunk_bytes
         chunks = [payload[at : at + size] for at in range(0, len(payload), size)] or [b""]
-        records = [self._record(kind, chunk, part, len(chunks)) for part, chunk in enumerate(chunks)]
+        about, base = (self._about, self._base) if kind in ("snapshot", "reset") else (b"", 0)
+        records = [
+            self._record(kind, chunk, part, len(chunks), *((about, base) if part == 0 else ()))
+            for part, chunk in enumerate(chunks)
+        ]
         offsets = self._log.append(records)
         self._check_fence(offsets)
         return offsets[0]
 
-    def _record(self, kind: Kind, payload: bytes, part: int, parts: int) -> bytes:
-        record = _Record(FORMAT, kind, self._author, self._sequence, part, parts, payload)
+    def _record(self, kind: Kind, payload: bytes, part: int, parts: int, about: bytes = b"", base: int = 0) -> bytes:
+        record = LogRecord(FORMAT, kind, self._author, self._sequence, part, parts, payload, about, base)
         self._sequence += 1
         return _ENCODER.encode(record)
 
     def _check_fence(self, offsets: Sequence[int]) -> None:
         start, self._last = self._last + 1, offsets[-1]
+        if offsets[0] < start:
+            raise StateLostError(
+                f"the topic was made anew while it was in use: offset {offsets[0]} follows {start - 1}",
+                where=self._where,
+                hint="Stop all processes and begin anew (`streamcal state reset`), or read the inputs again "
+                "(`streamcal state rebuild`).",
+            )
         if self._last - start + 1 == len(offsets):
             return
         for found in self._log.read(start, self._last):
             if found is not None:
-                record = self._decoded(found[1])
+                record = decoded(found[1], self._where)
                 if record.kind == "claim" and record.author != self._author:
                     raise FencedError(f"{self._where}: claimed by another at offset {found[0]}")
-
-    def _decoded(self, value: bytes) -> _Record:
-        try:
-            record = _DECODER.decode(value)
-        except msgspec.DecodeError as error:
-            raise StateFormatError(
-                f"a record of the state cannot be read: {error}",
-                where=self._where,
-                hint="Only streamcal may write to this topic; run the release that wrote it if that is a later one.",
-            ) from error
-        if record.format > FORMAT:
-            raise StateFormatError(
-                f"the state was written in format {record.format}, this release knows {FORMAT}",
-                where=self._where,
-                hint="Run the release that wrote it, or a later one.",
-            )
-        return record

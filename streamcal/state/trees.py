@@ -12,7 +12,7 @@ A class may instead define `dump_state` and `load_state`, where what it keeps is
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any, Final
 
@@ -20,7 +20,7 @@ import numpy as np
 
 from streamcal.errors import StateFormatError
 
-__all__ = ["Tree", "dump", "load", "recorded"]
+__all__ = ["Tree", "dump", "dump_fields", "load", "load_fields", "recorded"]
 
 Tree = Any
 """Nested dicts with string keys, lists, numbers, strings, bytes, None and arrays."""
@@ -40,7 +40,12 @@ def dump(part: Any) -> dict[str, Tree]:
     if hasattr(part, "dump_state"):
         own: dict[str, Tree] = part.dump_state()
         return own
-    return {name: _written(getattr(part, name)) for name in part.STATE}
+    return dump_fields(part, part.STATE)
+
+
+def dump_fields(part: Any, names: Sequence[str]) -> dict[str, Tree]:
+    """Some attributes of an object as a tree."""
+    return {name: _written(getattr(part, name)) for name in names}
 
 
 def load(part: Any, state: Mapping[str, Tree]) -> None:
@@ -54,13 +59,18 @@ def load(part: Any, state: Mapping[str, Tree]) -> None:
     if hasattr(part, "load_state"):
         part.load_state(state)
         return
-    if missing := set(part.STATE) - state.keys():
-        message = f"the saved state of {type(part).__name__} lacks {', '.join(sorted(missing))}"
-        raise StateFormatError(message)
-    for name in part.STATE:
-        _fill(part, name, state[name])
+    load_fields(part, part.STATE, state)
     if hasattr(part, "state_loaded"):
         part.state_loaded()
+
+
+def load_fields(part: Any, names: Sequence[str], state: Mapping[str, Tree]) -> None:
+    """Take up what `dump_fields` wrote; raises StateFormatError where one is missing."""
+    if missing := set(names) - state.keys():
+        message = f"the saved state of {type(part).__name__} lacks {', '.join(sorted(missing))}"
+        raise StateFormatError(message)
+    for name in names:
+        _fill(part, name, state[name])
 
 
 def _has_state(value: Any) -> bool:

@@ -20,7 +20,13 @@ __all__ = ["KafkaCounts", "KafkaRecordLog", "Producing"]
 _ACKNOWLEDGED_S: Final = 30.0
 """Longest wait for an acknowledgement; beyond it nothing is known of the record, and its author stops."""
 _POLL_MS: Final = 200
-_LARGEST_REQUEST: Final = 8 * 2**20
+_OPTIONS: Final = {
+    "max_request_size": 8 * 2**20,
+    "compression_type": "lz4",
+    # A commit is many records and one wait: large batches, and no thread woken for each record.
+    "linger_ms": 1_000,
+    "batch_size": 512 * 1024,
+}
 
 log = structlog.get_logger(__name__)
 
@@ -49,7 +55,7 @@ class Producing:
         """
         try:
             if self._producer is None:
-                self._producer = self._clients.producer(max_request_size=_LARGEST_REQUEST, compression_type="lz4")
+                self._producer = self._clients.producer(**_OPTIONS)
             self._sent.append(self._producer.send(topic, value=value, key=key, partition=partition))
         except KafkaError as error:
             raise self._given_up(error) from error
