@@ -6,6 +6,7 @@ the configuration leads into one; names that no path can say (with dots, quotati
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -155,7 +156,7 @@ def _decoded(value: bytes, form: ValueFormat | None) -> Any:
 
 def _paths(held: Mapping[str, Any], before: str, depth: int) -> Iterator[tuple[str, Any]]:
     for name, value in held.items():
-        if not _can_be_said(name, before):
+        if not _can_be_said(name, first=not before):
             continue
         path = f"{before}{name}"
         if isinstance(value, dict) and depth > 1:
@@ -164,9 +165,10 @@ def _paths(held: Mapping[str, Any], before: str, depth: int) -> Iterator[tuple[s
             yield path, value
 
 
-def _can_be_said(name: str, before: str) -> bool:
+@functools.lru_cache(maxsize=10_000)
+def _can_be_said(name: str, *, first: bool) -> bool:
     """Whether a path of the configuration can lead through an object's member of this name."""
-    if not name or "." in name or name != name.strip() or (not before and name.startswith("$")):
+    if not name or "." in name or name != name.strip() or (first and name.startswith("$")):
         return False
     return can_be_read(name)
 
