@@ -240,7 +240,7 @@ class Router:
 
     def _unwritten(self, error: BaseException) -> BrokerError:
         hint = (
-            "grant this user WRITE on it; if it refuses a record, compare its max.message.bytes and "
+            "grant this user Write on it; if it refuses a record, compare its max.message.bytes and "
             "message.timestamp.after.max.ms with those of the topic it repeats"
         )
         names = ", ".join(self._inputs.rewritten.values())
