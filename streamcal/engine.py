@@ -265,7 +265,9 @@ class Engine:
         told = watermark <= batch.time_ms
         for model in np.unique(batch.model[told]).tolist():
             mine = told & (batch.model == model)
-            self.watches[model].note_served(batch.time_ms[mine], batch.map_version[mine])
+            # What a tracking filter publishes goes on from a promotion; the evidence of alarms goes on too.
+            promoted = self.loops[model].promotion_of(batch.map_version[mine])
+            self.watches[model].note_served(batch.time_ms[mine], promoted)
 
     def _go_on(self, partitions: Iterable[int]) -> None:
         """Do what follows from watermarks of `partitions` having moved."""

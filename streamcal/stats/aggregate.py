@@ -165,7 +165,9 @@ class Aggregate:
         for index in np.unique(model).tolist():
             mine = model == index
             time = changes.prediction_ms if self._at_maturity(index) else changes.outcome_ms
-            self.fits(index).add(time[row[mine]] // self._settings.pane_ms, bins[mine], values[mine])
+            rows = row[mine]
+            pane = time[rows] // self._settings.pane_ms
+            self.fits(index).add(pane, bins[mine], values[mine], changes.prediction_ms[rows])
 
     def _fold_windows(self, changes: RowChanges, raw: Scored, served: Scored) -> None:
         time = changes.outcome_ms if self._settings.by_outcome_time else changes.prediction_ms
