@@ -1,26 +1,58 @@
-"""Cost of `/metrics`: rendering a snapshot beside prometheus_client's own renderer, and scraping it again.
+"""Cost of `/metrics`: rendering a snapshot beside prometheus_client's own renderer, and scraping it again; and what
+the status page, the API and a scrape together cost the process while a snapshot comes every second.
 
-    python benchmarks/scrape.py [--segments 1000] [--windows 2] [--export core] [--runs 5]
+    python benchmarks/scrape.py [--segments 1000] [--windows 2] [--export core] [--runs 5] [--seconds 20]
 
-Seeded and without network; medians in ms. The library renders the very same families, so the ratio is
-that of the two renderers on the same bytes.
+Seeded; medians in ms. The library renders the very same families, so the ratio is that of the two renderers on the
+same bytes. The second part serves over loopback: once a second a program of its own loads the page, asks everything an
+open page asks (status, model, segments, history, maps) and scrapes. CPU is that of the whole serving process, less
+that of as many seconds in which snapshots are published and nobody asks; the loop shares its core with it, so a share
+of the core is a share of throughput.
 """
 
 from __future__ import annotations
 
 import argparse
+import gzip
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from threading import Event, Thread
 
 import numpy as np
 from prometheus_client.exposition import generate_latest
 
+from streamcal.maps.document import Counts, new_document
+from streamcal.maps.families import Platt
+from streamcal.serve.app import application
 from streamcal.serve.exporter import BuildInfo, Exporter, ProcessCollector, SnapshotCollector, render
+from streamcal.serve.http import HttpServer
 from streamcal.serve.live import CommitRecorder, Readiness, SnapshotHolder
 from streamcal.serve.metrics import FIGURES, ExportSettings
-from streamcal.snapshot import MapState, ModelSnapshot, Series, Snapshot, WindowFigures
+from streamcal.serve.sources import Sources
+from streamcal.serve.trace import CAPACITY
+from streamcal.snapshot import AlarmState, MapEntry, MapState, ModelSnapshot, Series, Snapshot, WindowFigures
+
+PAGE = ("/", "/api/v1/status", "/api/v1/model?model=default", "/api/v1/segments?model=default&limit=25",
+        "/api/v1/history?model=default", "/api/v1/maps?model=default")  # fmt: skip
+
+CLIENT = """
+import sys, time, urllib.request
+base, seconds, *paths = sys.argv[1:]
+worst, start = 0.0, time.monotonic()
+for second in range(int(seconds)):
+    time.sleep(max(0.0, start + second + 0.5 - time.monotonic()))
+    for path in paths:
+        asked = time.monotonic()
+        request = urllib.request.Request(base + path, headers={"Accept-Encoding": "gzip"})
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            answer.read()
+        worst = max(worst, time.monotonic() - asked)
+print(f"{worst * 1000:.0f}")
+"""
 
 
 def synthetic(segments: int, windows: int) -> Snapshot:
@@ -35,8 +67,45 @@ def synthetic(segments: int, windows: int) -> Snapshot:
 
     panes = [WindowFigures(f"{i + 1}h", series, figures(), figures(), (), ()) for i in range(windows)]
     last = dict.fromkeys(series, 1_361_000_000_000)
-    model = ModelSnapshot("default", 0, panes, {}, 0, MapState(1, "platt", 0), {}, last)
+    alarms = dict.fromkeys(series, AlarmState(3.0, 14.9, "scores_too_high", None, 1.2))
+    maps = [map_entry(version) for version in range(1, 101)]
+    model = ModelSnapshot("default", 0, panes, {}, 0, MapState(100, "platt", 0), {}, last, alarms=alarms, map_log=maps)
     return Snapshot(1, 0, [model], {}, {}, {}, {}, 0, 0)
+
+
+def map_entry(version: int) -> MapEntry:
+    map_ = Platt(slope=0.5 + version / 200, intercept=-0.1)
+    document = new_document("default", version, map_, at_ms=0, counts=Counts(n=9, positives=3), evidence={"gain": 5.0})
+    return MapEntry(version, "platt", 0, 0, 1, True, "", document)
+
+
+def serving(snapshot: Snapshot, settings: ExportSettings, seconds: int) -> None:
+    """Print what the page, the API and a scrape cost while snapshots come."""
+    holder, readiness = SnapshotHolder(), Readiness()
+    exporter = Exporter(holder, settings, ProcessCollector(BuildInfo("bench", ""), readiness, CommitRecorder()))
+    (model,) = snapshot.models
+    for i in range(CAPACITY):  # a full trace
+        holder.publish(replace(snapshot, sequence=i + 1, models=[replace(model, event_time_ms=i * 1000)]))
+
+    def publish_until(stopped: Event) -> None:
+        sequence = CAPACITY
+        while not stopped.wait(1.0):
+            sequence += 1
+            holder.publish(replace(snapshot, sequence=sequence, models=[replace(model, event_time_ms=sequence * 1000)]))
+
+    with HttpServer(application(Sources(exporter, holder, readiness, "bench")), port=0) as server:
+        shares = {}
+        for name, paths in (("nobody", ()), ("scrape alone", ("/metrics",)), ("all", (*PAGE, "/metrics"))):
+            stopped = Event()
+            publisher = Thread(target=publish_until, args=(stopped,))
+            publisher.start()
+            command = [sys.executable, "-c", CLIENT, server.url, str(seconds), *paths]
+            before, begun = time.process_time(), time.monotonic()
+            worst = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+            shares[name] = (time.process_time() - before) / (time.monotonic() - begun)
+            stopped.set()
+            publisher.join()
+            print(f"{name:27} {100 * (shares[name] - shares['nobody']):6.2f} % of a core, slowest answer {worst} ms")
 
 
 def median_ms(run: Callable[[], object], runs: int) -> float:
@@ -54,6 +123,7 @@ def main() -> None:
     parser.add_argument("--windows", type=int, default=2)
     parser.add_argument("--export", default="core")
     parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--seconds", type=int, default=20)
     args = parser.parse_args()
 
     snapshot = synthetic(args.segments, args.windows)
@@ -84,6 +154,11 @@ def main() -> None:
     print(f"first scrape, gzip          {median_ms(first(exporter.compressed), args.runs):8.1f} ms")
     print(f"scrape again, plain         {median_ms(exporter.text, args.runs):8.1f} ms")
     print(f"scrape again, gzip          {median_ms(exporter.compressed, args.runs):8.1f} ms")
+    started = time.thread_time()
+    gzip.compress(text, 1)
+    print(f"compression alone           {1000 * (time.thread_time() - started):8.1f} ms, without the interpreter lock")
+    print(f"once a second each, over {args.seconds} s, less what publishing costs alone:")
+    serving(snapshot, settings, args.seconds)
 
 
 if __name__ == "__main__":

@@ -58,8 +58,7 @@ class Aggregator:
         The model's event time; None until every log has had an event.
     """
 
-    STATE = ("names", "aggregate", "watches", "watch_panes", "signs", "event_time_ms", "_started")
-    """The refit loops have their own."""
+    STATE = ("names", "aggregate", "loops", "watches", "watch_panes", "signs", "event_time_ms", "_started")
 
     def __init__(
         self,
@@ -95,10 +94,10 @@ class Aggregator:
         for name in settings.models:
             self.loop(names.model(name))
 
-    def state_child(self, name: str, key: int) -> ModelWatch | WatchPanes:
+    def state_child(self, name: str, key: int) -> ModelLoop | ModelWatch | WatchPanes:
         """What is kept of a model index."""
         self.loop(key)
-        held: ModelWatch | WatchPanes = getattr(self, name)[key]
+        held: ModelLoop | ModelWatch | WatchPanes = getattr(self, name)[key]
         return held
 
     def follow(self, sources: Iterable[int]) -> None:
@@ -154,11 +153,15 @@ class Aggregator:
         refits = {Repeat(loop.every_ms, loop.span_ms + pane_ms) for loop in self.loops.values()}
         return refits | {Repeat(HOUR_MS, self._settings.history_ms + pane_ms)}
 
+    def note_version(self, model: int, pane: int, version: int) -> None:
+        """The highest map version of the predictions of a pane, none of them late."""
+        self.watches[model].note_versions(pane, self._promoted(model, np.array([version])))
+
     def note_served(self, model: NDArray[np.int32], time_ms: Ints, version: Ints) -> None:
         """Predictions, none of them late, were served by these map versions; shape (n,) each."""
         for index in np.unique(model).tolist():
             mine = model == index
-            self.watches[index].note_served(time_ms[mine], version[mine])
+            self.watches[index].note_served(time_ms[mine], self._promoted(index, version[mine]))
 
     def fold(self, changes: Sequence[RowChanges], arrivals: Iterable[Arrivals]) -> None:
         """Count what joins told."""
@@ -231,6 +234,10 @@ class Aggregator:
             rows = np.flatnonzero(changes.model == model)
             mine = Scored(np.arange(len(rows)), served.bins[rows], served.values[rows])
             self.watch_panes[model].fold(changes.take(rows), mine)
+
+    def _promoted(self, model: int, version: Ints) -> Ints:
+        """What a tracking filter publishes goes on from a promotion; the evidence of alarms goes on too."""
+        return self.loops[model].promotion_of(version)
 
     def _tick(self, lowest: int) -> None:
         """Let event time move to the lowest watermark, through every moment on the way."""

@@ -65,6 +65,7 @@ def engine(
         maturity = rules.horizon_of(name) if rules.labels_of(name) == "positives_only" else 0
         chosen: dict[str, Any] = {"mode": "auto", "every_ms": HOUR_MS, "fit_window_ms": DAY_MS, "min_count": 20}
         chosen |= {"pane_ms": rules.pane_ms, "maturity_ms": maturity, "prior": priors.get(name)}
+        chosen |= {"horizon_ms": rules.horizon_of(name), "out_of_order_ms": rules.out_of_order_ms}
         return LoopSettings(**(chosen | dict(refit or {}) | dict((loops or {}).get(name, {}))))
 
     settings = EngineSettings(

@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -17,10 +18,13 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from kafka_java import JavaBroker, cached_jars, java_command
 
-__all__ = ["PASSWORD", "Authority", "secure_broker", "unsigned_token"]
+__all__ = ["PASSWORD", "TOKENS", "Authority", "Cluster", "secure_broker", "unsigned_token"]
 
 PASSWORD = "c0rrect-horse-battery"
 """Of every user; a text that is in no log unless somebody logs it."""
+
+TOKENS = "tokens_of_the_tests"
+"""Module in the cluster's folder with functions that give tokens."""
 
 _MECHANISMS = "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER"
 _MODULES = "org.apache.kafka.common.security"
@@ -139,3 +143,37 @@ def secure_broker(folder: Path, authority: Authority, users: tuple[str, ...]) ->
     broker = JavaBroker(java_command(), cached_jars(), folder, settings, further=further, host="localhost")
     broker.start()
     return broker
+
+
+class Cluster:
+    """A broker with TLS, SASL and access control, and the files its clients need."""
+
+    def __init__(self, folder: Path) -> None:
+        self.authority = Authority.new(folder / "authority")
+        self.other = Authority.new(folder / "other", "an authority nobody trusts")
+        self.broker: JavaBroker = secure_broker(folder / "broker", self.authority, ("alice",))
+        self.password, self.wrong = folder / "password", folder / "wrong"
+        self.password.write_text(PASSWORD + "\n", encoding="utf-8")
+        self.wrong.write_text("a-wr0ng-password", encoding="utf-8")
+        # Here, as most tests need no Kafka.
+        from kafka.admin import KafkaAdminClient, ScramMechanism, UserScramCredentialUpsertion
+
+        for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
+            admin = KafkaAdminClient(bootstrap_servers=self.broker.bootstrap)
+            admin.alter_user_scram_credentials([UserScramCredentialUpsertion("alice", mechanism, PASSWORD)])
+            admin.close()
+        (folder / f"{TOKENS}.py").write_text(
+            f"def token():\n    return {unsigned_token('alice')!r}\n\n\n"
+            "def none():\n    raise ConnectionError('the token server is away')\n",
+            encoding="utf-8",
+        )
+
+    @property
+    def address(self) -> str:
+        return self.broker.addresses["SECURE"]
+
+    def security(self, mechanism: str = "PLAIN", **further: Any) -> dict[str, Any]:
+        settings = {"security_protocol": "SASL_SSL", "sasl_mechanism": mechanism, "ssl_cafile": str(self.authority.ca)}
+        if mechanism != "OAUTHBEARER":
+            settings |= {"sasl_username": "alice", "sasl_password_file": str(self.password)}
+        return {**settings, **further}

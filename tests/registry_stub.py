@@ -5,10 +5,12 @@ from __future__ import annotations
 import base64
 import io
 import json
+import ssl
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import fastavro
@@ -79,8 +81,8 @@ class RegistryStub:
 
 
 @contextmanager
-def running_registry() -> Iterator[RegistryStub]:
-    """Give a registry on a free loopback port."""
+def running_registry(certificate: tuple[Path, Path] | None = None) -> Iterator[RegistryStub]:
+    """Give a registry on a free loopback port, with TLS where a certificate and its key are given."""
     stub = RegistryStub()
 
     class Handler(BaseHTTPRequestHandler):
@@ -100,7 +102,11 @@ def running_registry() -> Iterator[RegistryStub]:
             """Say nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    stub.url = f"http://127.0.0.1:{server.server_port}"
+    if certificate is not None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(*certificate)
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+    stub.url = f"{'http' if certificate is None else 'https'}://localhost:{server.server_port}"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     try:

@@ -89,7 +89,9 @@ def test_the_flights_go_to_the_broker_and_topics_that_compose_makes(compose: dic
 def test_the_daemon_reads_the_flights_as_the_demo_does() -> None:
     example = yaml.safe_load((ROOT / "examples" / "flights" / "config.yaml").read_text(encoding="utf-8"))
     shipped = yaml.safe_load((DEPLOY / "streamcal.yaml").read_text(encoding="utf-8"))
-    assert {section: shipped[section] for section in example} == example
+    # how events are read and counted; which maps are tried is each file's own
+    counted = ("join", "windows", "segments")
+    assert {section: shipped[section] for section in counted} == {section: example[section] for section in counted}
 
 
 def test_prometheus_scrapes_the_daemon_where_it_serves(compose: dict[str, Any]) -> None:

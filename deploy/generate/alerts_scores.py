@@ -145,4 +145,27 @@ SCORES: Final = (
         ),
         dashboard="model",
     ),
+    Alert(
+        name="StreamcalMapRolledBack",
+        severity="warning",
+        # A counter that is born with its first roll-back has no increase, hence the second half.
+        value=(
+            f'{_ATTEMPTS}{{result="rolled_back"}}[1h])) > 0\n'
+            f"or sum without ({PER_PROCESS}, result, reason) (\n"
+            '  streamcal_refits_total{result="rolled_back"} unless streamcal_refits_total offset 1h\n'
+            ")"
+        ),
+        above=0,
+        hold="0m",
+        summary="A map of {{ $labels.model }} was taken back",
+        description=(
+            "A promoted map of model {{ $labels.model }} did worse on live scores than the one before it, and was "
+            "taken back by itself within the past hour."
+        ),
+        more=(
+            "{{ range printf `streamcal_map_info{model=%q}` $labels.model | query }} In force: version "
+            "{{ .Labels.map_version }} ({{ .Labels.family }}).{{ end }}"
+        ),
+        dashboard="model",
+    ),
 )

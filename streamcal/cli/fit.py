@@ -15,6 +15,7 @@ from streamcal.errors import InputFileError, StreamcalError
 if TYPE_CHECKING:  # scipy and the rest are loaded when the command runs
     from rich.table import Table
 
+    from streamcal.maps.document import MapDocument
     from streamcal.runtime.initial_map import FitOptions, InitialMap, Judged
     from streamcal.runtime.labelled_rows import Columns, LabelledRows
 
@@ -89,6 +90,9 @@ def fit(  # noqa: PLR0913, PLR0917 -- one option each
     ] = 0.2,
     min_count: Annotated[int, typer.Option(metavar="N", min=1, help="Rows of either class that a fit needs.")] = 50,
     version: Annotated[int, typer.Option(metavar="V", min=1, help="Version of the document.")] = 1,
+    signing_key: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Sign the document with the key in this file.")
+    ] = None,
     form: Annotated[Form | None, typer.Option("--format", help="Kind of file. Default: by its name.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the output if it is there.")] = False,
 ) -> None:
@@ -102,9 +106,12 @@ def fit(  # noqa: PLR0913, PLR0917 -- one option each
     if output.exists() and not force:
         raise StreamcalError("is there already", where=str(output), hint="--force replaces it")
 
+    from streamcal.maps.signing import sign
     from streamcal.runtime.initial_map import FitOptions, fit_initial
     from streamcal.runtime.labelled_rows import Columns
+    from streamcal.transform.keys import read_signing_key
 
+    key = None if signing_key is None else read_signing_key(signing_key)
     columns = Columns(
         score=score,
         label=label,
@@ -126,7 +133,7 @@ def fit(  # noqa: PLR0913, PLR0917 -- one option each
     )
     rows = _read(file, columns, None if form is None else form.value)
     found = fit_initial(rows, options)
-    _write(output, found)
+    _write(output, found.document if key is None else sign(found.document, key))
     _report(rows, found, options)
     typer.echo(f"map: {output}")
 
@@ -156,12 +163,12 @@ def _said(show: Callable[[str], None]) -> Callable[[int], None]:
     return lambda rows: show(f"reading: {rows:,} rows")
 
 
-def _write(output: Path, found: InitialMap) -> None:
+def _write(output: Path, document: MapDocument) -> None:
     from streamcal.maps.document import encode
 
     unfinished = output.with_name(f".{output.name}.tmp")
     try:
-        unfinished.write_bytes(encode(found.document))
+        unfinished.write_bytes(encode(document))
         unfinished.replace(output)
     except OSError as error:
         unfinished.unlink(missing_ok=True)

@@ -116,9 +116,9 @@ class ModelWatch:
         told = {(record.at_ms, record.series, record.fault): record for record in self.alarms}
         self._active = {n: told[record.at_ms, record.series, record.fault] for n, record in self._active.items()}
 
-    def note_versions(self, pane: int, version: int) -> None:
-        """The highest map version of the predictions of a pane."""
-        self._versions.note(np.array([pane]), np.array([version]))
+    def note_versions(self, pane: int, version: Ints) -> None:
+        """Map versions that predictions of a pane carried."""
+        self._versions.note(np.full(len(version), pane), version)
 
     def follow(self, sources: Iterable[int]) -> None:
         """Wait for these source partitions from now on."""

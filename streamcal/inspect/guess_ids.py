@@ -49,7 +49,7 @@ def guess_ids(
     predictions: Table, outcomes: Table, *, prediction: str | None = None, outcome: str | None = None
 ) -> IdGuess | None:
     """The likeliest pair; `prediction` and `outcome` are paths that are given. None if nothing recurs."""
-    best: tuple[float, IdGuess] | None = None
+    best: tuple[float, Column, Column, set[str]] | None = None
     sets = {column.path: _texts(column) for column in _candidates(outcomes, outcome, 0.0)}
     for mine in _candidates(predictions, prediction, _PRESENT):
         known = _texts(mine)
@@ -58,14 +58,18 @@ def guess_ids(
             if shared < min(_FEWEST_SHARED, len(texts)) or not shared:
                 continue
             column = outcomes.columns[theirs]
-            recurring = sum(count for (_, value), count in column.counts.items() if str(value) in known)
-            share = recurring / len(column.present)
             # Values that repeat inside a topic (countries, users) recur in the other by chance.
             alone = len(known) / len(mine.present) * len(texts) / len(column.present)
-            score = share * alone + _preference(mine) + _preference(column)
+            score = shared / len(texts) * alone + _preference(mine) + _preference(column)
             if best is None or score > best[0]:
-                best = score, IdGuess(mine.path, theirs, share, _reason(mine, share))
-    return None if best is None else best[1]
+                best = score, mine, column, known
+    return None if best is None else _guess(*best[1:])
+
+
+def _guess(mine: Column, theirs: Column, known: set[str]) -> IdGuess:
+    recurring = sum(count for (_, value), count in theirs.counts.items() if str(value) in known)
+    share = recurring / len(theirs.present)
+    return IdGuess(mine.path, theirs.path, share, _reason(mine, share))
 
 
 def _candidates(table: Table, given: str | None, least: float) -> Sequence[Column]:
@@ -81,8 +85,9 @@ def _texts(column: Column) -> set[str]:
 
 def _preference(column: Column) -> float:
     """Small against a difference in what recurs, enough between fields that hold the same."""
-    named = 0.04 if words(column.path) & _NAMED and not column.path.startswith("$") else 0.0
-    return named + (0.0 if column.path.startswith("$header.") else 0.01)
+    if column.path.startswith("$"):
+        return 0.0 if column.path.startswith("$header.") else 0.01
+    return 0.07 if words(column.path) & _NAMED else 0.03
 
 
 def _reason(mine: Column, share: float) -> str:

@@ -44,6 +44,8 @@ _MOST_VALUES: Final = 20
 _BEYOND_CHANCE: Final = 4.0
 """Standard errors between mean scores: a false start once in 16,000 columns."""
 _PRESENT: Final = 0.95
+_RARE: Final = 0.02
+"""Share of the labels below which a value is a broken event rather than a kind of label."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +107,8 @@ def _meaning(column: Column, scores: Sequence[float | None]) -> tuple[list[Any],
     plain = LabelRule(None, None, absent_is_positive=False)
     yes = [value for value in column.common if _word(value) in _YES or plain.one(value) == 1]
     no = [value for value in column.common if value not in yes and (_word(value) in _NO or plain.one(value) == 0)]
-    rest = [value for value in column.common if value not in yes and value not in no]
+    known = len(column.present) * _RARE
+    rest = [v for v in column.common if v not in yes and v not in no and column.counts[isinstance(v, bool), v] > known]
     gap = _gap(column, scores, column.common[0]) if column.distinct == 2 else 0.0
     if not rest:
         return (yes, no, 1.0 if abs(gap) > _BEYOND_CHANCE else 0.0) if yes else None

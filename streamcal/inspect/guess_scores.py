@@ -49,7 +49,7 @@ def guess_score(table: Table, taken: Container[str] = ()) -> Guess:
     if not ranked:
         return None
     _, best = max(ranked, key=lambda one: one[0])
-    low, high = min(best.present), max(best.present)
+    low, high = min(best.numbers), max(best.numbers)
     others = [column.path for _, column in ranked if column is not best]
     also = f"; numbers in [0, 1] are in {listed(others)} too" if others else ""
     return best.path, f"numbers from {low:g} to {high:g}, {best.distinct:,} of them different{also}"
@@ -72,8 +72,8 @@ def guess_weight(table: Table) -> Guess:
     for column in table.scalars():
         if not words(column.path) & _WEIGHT or not column.only("integer", "number"):
             continue
-        if min(column.present) >= 0 and column.common != [1]:
-            return column.path, f"numbers from {min(column.present):g} to {max(column.present):g}"
+        if min(column.numbers) >= 0 and column.common != [1]:
+            return column.path, f"numbers from {min(column.numbers):g} to {max(column.numbers):g}"
     return None
 
 
@@ -132,7 +132,7 @@ def _is_score(column: Column, taken: Container[str], least: float = _PRESENT) ->
     if column.path in taken or column.share < least or not column.only("integer", "number"):
         return False
     good = sum(values.score(value) is not None for value in column.present)
-    whole = {value for _, value in column.counts} <= {0, 1}
+    whole = set(column.numbers) <= {0, 1}
     return good >= _VALID * len(column.present) and not whole
 
 
@@ -149,7 +149,7 @@ def near_scores(table: Table) -> Sequence[tuple[str, str]]:
         if column.only("text"):
             found.append((column.path, "numbers written as text; the producer must write numbers"))
         elif column.only("integer", "number") and not _is_score(column, (), 0.0):
-            low, high = min(column.present), max(column.present)
+            low, high = min(column.numbers), max(column.numbers)
             what = "percentages" if low >= 0 and 1 < high <= 100 else "no probabilities"
             found.append((column.path, f"from {low:g} to {high:g}, so {what}; the producer must write [0, 1]"))
     return found

@@ -1,112 +1,53 @@
 """The refit loop of one model: what is in force, what was tried, and why.
 
-Fits read the frozen parts of panes only (see `streamcal.stream.join`), so every attempt is a function of
-the logs and of its event time. An attempt is made at a multiple of ``refit.every``; one with no new row
-since the last says nothing new and is left out.
+Everything here is a function of frozen rows and of event time: an attempt reads the panes that nothing can change any
+more (see `streamcal.stream.join`), so a replay decides what the run decided. An attempt that no new row has come for
+does nothing at all: whether time is told of it depends on which log was ahead.
+
+Attempts are made on *schedule*, at each multiple of ``refit.every``; when an *alarm* begins; and when a person asks
+(`MapRequest`). Each of them judges what has become known (`evidence`), lets the watch take back a map that is worse
+than its parent (`incumbent`), fits every family again (`challengers`), and decides (`policy`). With ``mode: shadow``
+all of it happens to candidates that are published under a key of their own and never applied.
 """
 
 from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Final
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from streamcal.maps.document import Counts, FitWindow, MapDocument, decode, encode, new_document
-from streamcal.maps.families import Identity, Map
-from streamcal.maps.policy import Decision, RefitSettings, attempt, holdout_start
+from streamcal.maps.challengers import TRACKING, Challengers
+from streamcal.maps.document import Counts, FitWindow, MapDocument, decode, encode
+from streamcal.maps.evidence import Evidence
+from streamcal.maps.families import Map
+from streamcal.maps.guards import LARGEST_STEP, dispersion, largest_step, mean_is_off, scarcer
+from streamcal.maps.incumbent import Incumbent, higher, in_force, raw_scores
+from streamcal.maps.judged import judged_rows
+from streamcal.maps.ledger import MapAttempt, MapLedger, MapRequest, Trigger
+from streamcal.maps.loop_settings import LoopSettings
+from streamcal.maps.policy import WAGER, Decision, decide, gain_bar
+from streamcal.maps.publishing import Epochs, PublishMap, shadow_key, shadowed_model
+from streamcal.maps.wanted import map_to_go_back_to, map_to_promote
 from streamcal.snapshot import MapState
-from streamcal.stats.fit_panes import FitPanes
+from streamcal.stats.counts import Column
+from streamcal.stats.fit_panes import Entered, FitPanes
 
-__all__ = ["LoopSettings", "MapAttempt", "ModelLoop", "PublishMap", "shadow_key", "shadowed_model"]
-
-_SHADOW = "#shadow"
+__all__ = ["LoopSettings", "MapAttempt", "MapRequest", "ModelLoop", "PublishMap", "shadow_key", "shadowed_model"]
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
-
-@dataclass(frozen=True, slots=True)
-class LoopSettings:
-    """How one model is refitted.
-
-    Attributes
-    ----------
-    mode : {"auto", "shadow", "off"}
-    every_ms, fit_window_ms, pane_ms : int
-    min_count : int
-        Labels of either class a fit needs.
-    maturity_ms : int
-        How long after its end a fit pane is complete: 0 with ``labels: both``, the horizon otherwise.
-    prior : Map or None
-        The map of day 0.
-    history : int or None
-        Latest entries of the map history that are kept; None: all (bounded input).
-    """
-
-    mode: Literal["auto", "shadow", "off"]
-    every_ms: int
-    fit_window_ms: int
-    pane_ms: int
-    min_count: int
-    maturity_ms: int
-    prior: Map | None
-    history: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class PublishMap:
-    """Append `document` to the maps topic under `key`."""
-
-    key: str
-    document: bytes
-
-
-@dataclass(slots=True)
-class MapAttempt:
-    """One entry of the map history; refusals in a row for the same reason share one."""
-
-    version: int | None
-    family: str
-    at_ms: int
-    promoted: bool
-    reason: str
-    document: MapDocument | None
-    until_ms: int = 0
-    attempts: int = 1
-
-    def report(self) -> dict[str, Any]:
-        """The entry in the report's form."""
-        entry: dict[str, Any] = {"family": self.family, "at_ms": self.at_ms, "promoted": self.promoted}
-        entry |= {"reason": self.reason, "attempts": self.attempts, "until_ms": max(self.until_ms, self.at_ms)}
-        if self.version is not None:
-            entry["version"] = self.version
-        if self.document is not None:
-            entry["document"] = msgspec.to_builtins(self.document)
-        return entry
-
-
-def shadow_key(model: str) -> str:
-    """Key of candidates that are not served (``refit.mode: shadow``)."""
-    return model + _SHADOW
-
-
-def shadowed_model(key: str) -> str | None:
-    """The model whose candidates are published under `key`; None where `key` is a model's own.
-
-    >>> shadowed_model("ctr#shadow"), shadowed_model("ctr#2")
-    ('ctr', None)
-    """
-    return key.removesuffix(_SHADOW) if key.endswith(_SHADOW) else None
+_SMALLEST_MOVE: Final = 0.005
+"""Logits by which a tracking filter's map must have moved to be published: a twentieth of the tolerance of alarms."""
 
 
 class ModelLoop:
-    """Keeps the champion of one model and tries to better it.
+    """Keeps the map of one model and tries to better it.
 
-    Invariant: `version` never decreases; only what was promoted is ever applied.
+    Invariant: versions never decrease; only what was promoted is ever applied.
 
     Parameters
     ----------
@@ -114,29 +55,52 @@ class ModelLoop:
     name : str
         The model.
     fits : FitPanes
-        What its fits read.
+        What its fits read; must be empty still.
 
     Attributes
     ----------
-    version : int
-        Highest version given to a document, shadow ones included.
-    results : Counter
-        (result, reason) to count; see `streamcal.snapshot.ModelSnapshot`.
-    history : deque of MapAttempt
+    ledger : MapLedger
+        Versions, results, history.
+    pinned : bool
+        Whether a person has stopped automatic changes.
+    evidence : Evidence
+    challengers : Challengers
+    champion : Incumbent
+        What is in force.
+    candidate : Incumbent or None
+        What would be in force, had this loop not been in shadow.
     """
+
+    STATE = ("ledger", "pinned", "evidence", "challengers", "champion", "candidate", "_epochs")
 
     def __init__(self, settings: LoopSettings, name: str, fits: FitPanes) -> None:
         self.settings = settings
         self.name = name
-        self.version = 0
-        self.results: Counter[tuple[str, str]] = Counter()
-        self.history: deque[MapAttempt] = deque(maxlen=settings.history)
+        self.ledger = MapLedger(name, settings.history)
+        self.pinned = False
+        self.challengers = Challengers(settings.challengers())
+        families = self.challengers.families
+        self.evidence = Evidence(families, settings.every_ms, settings.fit_window_ms, gain_bar(len(families)))
+        self.champion = raw_scores()
+        self.candidate: Incumbent | None = None
+        self._epochs = Epochs()
         self._fits = fits
-        self._policy = RefitSettings(min_count=settings.min_count)
-        self._champion: MapDocument | None = None
-        self._map: Map | None = None
-        self._shadow: Map | None = None
-        self._shadow_version = 0
+        fits.step_ms = settings.step_ms
+
+    @property
+    def version(self) -> int:
+        """Highest version given to a document, shadow ones included."""
+        return self.ledger.version
+
+    @property
+    def results(self) -> Counter[tuple[str, str]]:
+        """(result, reason) to count; see `streamcal.snapshot.ModelSnapshot`."""
+        return self.ledger.results
+
+    @property
+    def history(self) -> deque[MapAttempt]:
+        """What was tried, oldest first."""
+        return self.ledger.history
 
     @property
     def every_ms(self) -> int:
@@ -150,10 +114,11 @@ class ModelLoop:
 
     def start(self) -> list[PublishMap]:
         """Put the map of day 0 in force, unless there is one already: adopt first what was published before."""
-        if self._champion is not None or self.settings.prior is None:
+        prior = self.settings.prior
+        if self.champion.document is not None or prior is None:
             return []
-        document = self._document(self.settings.prior, at_ms=0)
-        return [self._put_in_force(document, self.settings.prior, reason="day_0")]
+        document = self.ledger.document(prior, at_ms=0, parent=None)
+        return [self._put_in_force(document, prior, None, self._entry("day_0", 0))]
 
     def adopt(self, documents: Sequence[bytes]) -> None:
         """Take over what was published before: the highest version is in force.
@@ -163,10 +128,11 @@ class ModelLoop:
         MapDocumentError
             A document cannot be read.
         """
-        for document in map(decode, documents):
-            if self._champion is None or document.version > self._champion.version:
-                self._champion, self._map = document, document.to_map()
-            self.version = max(self.version, document.version)
+        found = [decode(data) for data in documents]
+        self.ledger.seen(found)
+        if (adopted := higher(found, self.champion)) is not None:
+            self.champion = adopted
+            self.evidence.restart()
 
     def adopt_shadow(self, documents: Sequence[bytes]) -> None:
         """Take over the candidates published under `shadow_key`: the highest is the one to better.
@@ -176,78 +142,216 @@ class ModelLoop:
         MapDocumentError
             A document cannot be read.
         """
-        for document in map(decode, documents):
-            if document.version > self._shadow_version:
-                self._shadow, self._shadow_version = document.to_map(), document.version
-            self.version = max(self.version, document.version)
+        found = [decode(data) for data in documents]
+        self.ledger.seen(found)
+        if (adopted := higher(found, self.candidate)) is not None:
+            self.candidate = adopted
+            self.evidence.restart()
+
+    def standing(self) -> list[PublishMap]:
+        """What is in force and the candidate, to be published once more by whoever goes on with a saved state."""
+        held = ((self.name, self.champion), (shadow_key(self.name), self.candidate))
+        return [PublishMap(key, encode(of.document)) for key, of in held if of is not None and of.document is not None]
 
     def apply(self, raw: Floats) -> Floats:
         """Served scores for raw ones: through the champion, unchanged where there is none."""
-        return raw if self._map is None else self._map.apply(raw)
+        return raw if self.champion.document is None else self.champion.map_.apply(raw)
 
     def state(self) -> MapState | None:
         """The champion, or None."""
-        if self._champion is None:
-            return None
-        return MapState(self._champion.version, self._champion.family, self._champion.at_ms)
+        document = self.champion.document
+        return None if document is None else MapState(document.version, document.family, self.champion.since_ms)
+
+    def promotion_of(self, versions: Ints) -> Ints:
+        """The versions, each publication of a tracking filter replaced by the promotion it goes on from."""
+        return self._epochs.promotion_of(versions)
 
     def attempt(self, moment_ms: int) -> list[PublishMap]:
-        """Try a refit on what is final at `moment_ms` (a multiple of `every_ms`)."""
-        pane_ms = self.settings.pane_ms
-        stop = (moment_ms - self.settings.maturity_ms) // pane_ms
-        start = stop - self.settings.fit_window_ms // pane_ms
+        """Try on what is final at `moment_ms`, a multiple of `every_ms`."""
+        return self._attempt(moment_ms, "schedule")
+
+    def alarm(self, moment_ms: int) -> list[PublishMap]:
+        """Try because an alarm of the whole model has begun.
+
+        To be called at a moment of event time that the logs determine, no earlier than the last one given here:
+        panes that end by then are read for good. An alarm lowers no bar; with a long ``refit.every`` it saves waiting.
+        """
+        return self._attempt(moment_ms, "alarm")
+
+    def manual(self, moment_ms: int, request: MapRequest) -> list[PublishMap]:
+        """Do what a person asks at `moment_ms` of event time.
+
+        ``refit`` is an attempt now, whether pinned or cooling down. ``promote`` needs no gain and may take any step;
+        labels that contradict the map's mean still refuse it. ``rollback`` goes to the parent or to a version of the
+        history. ``pin`` stops automatic changes, ``unpin`` lets them go on.
+
+        Raises
+        ------
+        StreamcalError
+            The version or family asked for is not known; nothing has changed.
+        """
+        match request.what:
+            case "pin" | "unpin":
+                self.pinned = request.what == "pin"
+                self.history.append(self._entry(request.what, moment_ms, "manual", request, promoted=False))
+                return []
+            case "refit":
+                return self._attempt(moment_ms, "manual", request)
+            case "rollback":
+                map_ = map_to_go_back_to(request, self.history, self.champion)
+                self.results["rolled_back", "manual"] += 1
+                document = self.ledger.document(map_, at_ms=moment_ms, parent=self.champion.document)
+                entry = self._entry("rollback", moment_ms, "manual", request)
+                return [self._put_in_force(document, map_, None, entry)]
+            case "promote":
+                return self._promote_as_asked(moment_ms, request)
+
+    # --- one attempt ---------------------------------------------------------------------------------------------
+
+    def _attempt(self, moment_ms: int, trigger: Trigger, request: MapRequest | None = None) -> list[PublishMap]:
+        stop = (moment_ms - self.settings.maturity_ms) // self.settings.pane_ms
         # Panes are let go even where nothing is fitted.
-        fresh = self._fits.move(start, stop)
-        if not fresh or self.settings.mode == "off":
+        fresh = self._fits.move(stop - self.settings.fit_window_ms // self.settings.pane_ms, stop)
+        entered = self._fits.take_entered()
+        if self.settings.mode == "off" or not self.challengers.families or not (fresh or request):
             return []
-        rows = self._fits.rows
-        older, newer = self._fits.split(int(rows[holdout_start(rows[:, 1], rows[:, 2], self._policy), 0]))
-        decision = attempt(older, newer, self._in_force(), self._policy)
-        if not decision.promoted or decision.map_ is None:
-            self._refuse(decision, moment_ms)
+        self._judge(entered, moment_ms)
+        if self._is_worse_than_parent():
+            return [self._roll_back(moment_ms)]
+        self.challengers.refit(self._fits.whole(), moment_ms, due=trigger != "schedule")
+        decision = self._decide(moment_ms, trigger)
+        if decision.promoted and self.challengers.fitted_ms != moment_ms:
+            self.challengers.refit(self._fits.whole(), moment_ms, due=True)
+            decision = self._decide(moment_ms, trigger)
+        if decision.map_ is None:
+            entry = self._entry(decision.reason, moment_ms, trigger, request, promoted=False, family=decision.family)
+            self.ledger.refuse(entry)
+            return self._publication(moment_ms)
+        self.results["promoted", ""] += 1
+        document = self._fitted(decision.map_, moment_ms, decision)
+        entry = self._entry("", moment_ms, trigger, request)
+        return [self._change(document, decision.map_, self._judged.map_, entry)]
+
+    def _judge(self, entered: Entered, moment_ms: int) -> None:
+        """Add up what the rows that became known say, then let the tracking filter learn from them."""
+        rows = judged_rows(entered, self.settings.step_ms).since(self._judged.since_ms)
+        if len(rows):
+            loss = self._judged.judge(rows)
+            gains = {family: loss - of_family for family, of_family in self.challengers.losses(rows).items()}
+            known = np.logical_or.reduce([~np.isnan(gain) for gain in gains.values()])
+            if known.any():
+                sums = {family: float(np.nansum(gain)) for family, gain in gains.items()}
+                self.evidence.add(moment_ms, sums, int(rows.n[known].sum()), int(rows.positives[known].sum()))
+        self.challengers.learn(entered, moment_ms, self._fits.stop)
+
+    def _decide(self, moment_ms: int, trigger: Trigger) -> Decision:
+        decision = decide(self.evidence, self.challengers, self._fits, self._judged.map_, self.settings.min_count)
+        reason = ""
+        if trigger != "manual" and self._judged.cools_until(self.settings.cool_down_ms) > moment_ms:
+            reason = "cooling_down"
+        if trigger != "manual" and self.pinned:
+            reason = "pinned"
+        return Decision(reason, decision.family, None, decision.evidence) if reason else decision
+
+    def _is_worse_than_parent(self) -> bool:
+        """Whether the odds are 20 to 1 that it should not have been promoted.
+
+        Taken to the power 1 / phi as alarms do: on flights, where whole days are late together (phi 36 in the median),
+        18 of 42 promotions would be taken back otherwise, most of them on account of one day's weather.
+        """
+        judged = self._judged
+        if self.pinned or judged.parent is None or judged.parent_gain < WAGER:
+            return False
+        return judged.parent_gain >= WAGER * dispersion(self._fits)
+
+    def _roll_back(self, moment_ms: int) -> PublishMap:
+        judged = self._judged
+        assert judged.parent is not None
+        self.results["rolled_back", "worse_than_parent"] += 1
+        evidence = {"parent_gain": judged.parent_gain}
+        document = self.ledger.document(judged.parent, at_ms=moment_ms, parent=judged.document, evidence=evidence)
+        return self._change(document, judged.parent, None, self._entry("worse_than_parent", moment_ms))
+
+    def _publication(self, moment_ms: int) -> list[PublishMap]:
+        """What the tracking filter says now, where it is the map to better, has moved, and passes its guards."""
+        judged = self._judged
+        if self.pinned or judged.map_.family != TRACKING or TRACKING not in self.challengers.families:
+            return []
+        map_ = self.challengers.newest(TRACKING)
+        if isinstance(map_, str):
+            return []
+        if not _SMALLEST_MOVE <= largest_step(self._fits.whole(), judged.map_, map_) <= LARGEST_STEP:
+            return []
+        document = self.ledger.document(map_, at_ms=moment_ms, parent=judged.document)
+        judged.publish(document, map_, moment_ms, self.settings.memory_ms)
+        if judged is not self.champion:
+            return [PublishMap(shadow_key(self.name), encode(document))]
+        self._epochs.publish(document.version)
+        self.ledger.publish(document)
+        return [PublishMap(self.name, encode(document))]
+
+    # --- what is in force ----------------------------------------------------------------------------------------
+
+    @property
+    def _judged(self) -> Incumbent:
+        """What a challenger must better."""
+        if self.settings.mode == "shadow" and self.candidate is not None:
+            return self.candidate
+        return self.champion
+
+    def _promote_as_asked(self, moment_ms: int, request: MapRequest) -> list[PublishMap]:
+        map_, fitted = map_to_promote(request, self.history, self.candidate, self.challengers)
+        least = self.settings.min_count
+        if scarcer(self._fits.whole()) >= least and mean_is_off(self._fits, map_, least):
+            entry = self._entry("mean_off", moment_ms, "manual", request, promoted=False, family=map_.family)
+            self.ledger.refuse(entry)
             return []
         self.results["promoted", ""] += 1
-        return [self._publish(decision, decision.map_, moment_ms, FitWindow(max(start, 0) * pane_ms, stop * pane_ms))]
+        old = self.champion
+        document = self._fitted(map_, moment_ms) if fitted else None
+        document = document or self.ledger.document(map_, at_ms=moment_ms, parent=old.document)
+        return [self._put_in_force(document, map_, old.map_, self._entry("", moment_ms, "manual", request))]
 
-    def _in_force(self) -> Map:
-        """What a candidate must better."""
-        if self.settings.mode == "shadow" and self._shadow is not None:
-            return self._shadow
-        return self._map or Identity()
-
-    def _publish(self, decision: Decision, map_: Map, moment_ms: int, window: FitWindow) -> PublishMap:
-        document = self._document(map_, at_ms=moment_ms, window=window, decision=decision)
+    def _change(self, document: MapDocument, map_: Map, parent: Map | None, entry: MapAttempt) -> PublishMap:
+        """Put a map in force, or among the candidates where the loop is in shadow."""
         if self.settings.mode == "auto":
-            return self._put_in_force(document, map_, reason="")
-        self._shadow, self._shadow_version = map_, document.version
-        self.history.append(MapAttempt(document.version, document.family, moment_ms, False, "shadow", document))
+            return self._put_in_force(document, map_, parent, entry)
+        self.candidate = in_force(document, map_, parent)
+        self.evidence.restart()
+        entry.promoted, entry.reason = False, "shadow"
+        self.ledger.put(document, entry)
         return PublishMap(shadow_key(self.name), encode(document))
 
-    def _put_in_force(self, document: MapDocument, map_: Map, *, reason: str) -> PublishMap:
-        self._champion, self._map = document, map_
-        self.history.append(MapAttempt(document.version, document.family, document.at_ms, True, reason, document))
+    def _put_in_force(self, document: MapDocument, map_: Map, parent: Map | None, entry: MapAttempt) -> PublishMap:
+        self.champion = in_force(document, map_, parent)
+        if self._judged is self.champion:
+            self.evidence.restart()
+        self.ledger.put(document, entry)
         return PublishMap(self.name, encode(document))
 
-    def _document(
-        self, map_: Map, *, at_ms: int, window: FitWindow | None = None, decision: Decision | None = None
-    ) -> MapDocument:
-        self.version += 1
-        return new_document(
-            self.name,
-            self.version,
+    def _fitted(self, map_: Map, moment_ms: int, decision: Decision | None = None) -> MapDocument:
+        """A document of a map fitted to the window as it stands."""
+        stop, pane_ms = self._fits.stop, self.settings.pane_ms
+        start = stop - self.settings.fit_window_ms // pane_ms
+        n, positives = self._fits.whole()[:, [Column.N, Column.Y]].sum(axis=0).tolist()
+        return self.ledger.document(
             map_,
-            at_ms=at_ms,
-            fit_window=window,
-            counts=None if decision is None else Counts(n=decision.n, positives=decision.positives),
+            at_ms=moment_ms,
+            parent=self.champion.document,
+            fitted_on=(FitWindow(max(start, 0) * pane_ms, stop * pane_ms), Counts(n, positives)),
             evidence=None if decision is None else decision.evidence,
-            parent=None if self._champion is None else self._champion.version,
         )
 
-    def _refuse(self, decision: Decision, moment_ms: int) -> None:
-        self.results["refused", decision.reason] += 1
-        last = self.history[-1] if self.history else None
-        if last is not None and not last.promoted and last.reason == decision.reason:
-            last.until_ms, last.attempts = moment_ms, last.attempts + 1
-            return
-        family = decision.map_.family if decision.map_ is not None else "platt"
-        self.history.append(MapAttempt(None, family, moment_ms, False, decision.reason, None))
+    def _entry(
+        self,
+        reason: str,
+        moment_ms: int,
+        trigger: Trigger = "schedule",
+        request: MapRequest | None = None,
+        *,
+        promoted: bool = True,
+        family: str = "",
+    ) -> MapAttempt:
+        who, why = ("", "") if request is None else (request.who, request.why)
+        family = family or self._judged.map_.family
+        return MapAttempt(None, family, moment_ms, promoted, reason, None, trigger=trigger, who=who, why=why)

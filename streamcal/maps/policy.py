@@ -1,24 +1,21 @@
-"""Whether a scheduled refit replaces the map in force.
+"""Which challenger replaces the map in force, if any, and why not.
 
-Each attempt is judged on labels its candidate has not seen. Time orders the panes of the fit window; the newest,
-as few whole panes as hold `HOLDOUT_FACTOR * min_count` rows of either class, are the hold-out (*newer*), the rest is
-fitted (*older*)::
+At every attempt, in this order:
 
-    |<------------------- fit window ------------------->|
-    |  older: the candidate is fitted here   |   newer   |  event time ->
+1. Challengers are judged on the rows that have become known since the last one, each by what it said when the row was
+   predicted (`judged`), and their gains over the map in force added up (`evidence`).
+2. A family *suffices* when its gain since the last change is at least ``ln(20 x families)`` nats and its gain over the
+   newest blocks is above one standard error.
+3. Of those that suffice the cheapest is chosen; a dearer one takes its place where it is better by more than ln 20
+   nats and one standard error over the same blocks. A shift of the level is tried before a line, a line before a
+   curve.
+4. What would go into force is the chosen family's fit to all labels of the window. Guards look at it (`guards`); where
+   they object, the next family that suffices is tried, and the first objection is the reason of the refusal. Where
+   none suffices but a fit has failed, its reason is given: it tells more than that nothing was gained.
 
-The candidate is promoted when its log loss on *newer* is below the champion's by at least `GAIN_BAR` nats. What goes
-into force is then the same fit on *older* and *newer* together, so the freshest labels are not wasted.
-
-The hold-out is sized by rows of the scarcer class and not by time, because evidence is: a day of clicks decides
-easily, a day of frauds decides nothing. The bar is absolute: a calibrated champion loses ln 20 nats to a candidate
-fixed beforehand with probability 1/20 at most (the likelihood ratio is then a test martingale). Without a bar (any
-gain promotes) a calibrated stream of 900 rows a day gets a new map nearly three times a day and pays for the noise of
-each; with it, none in six simulated years.
-
-What this leaves out: attempts are judged one by one, so they neither share a level nor add up evidence, and a
-champion may have been fitted on part of *newer*, which favours it. Both err towards keeping the champion, save that
-many attempts of 1/20 each are more than one.
+ln 20 comes from a wager: who bets on the challenger against a calibrated map has twenty times the stake with
+probability 1/20 at most, whenever he looks. Any number of looks is covered, so attempts may be hourly. What is not
+covered: outcomes that depend on each other given the scores. That is what the standard error over blocks is for.
 """
 
 from __future__ import annotations
@@ -29,52 +26,43 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-import numpy as np
-from numpy.typing import NDArray
-
-from streamcal.maps.families import Map, Platt
-from streamcal.stats.counts import Column
-from streamcal.stats.platt import Prior, fit_platt
-from streamcal.stats.sums import ScoreSums, score_sums
+from streamcal.maps.challengers import Challengers
+from streamcal.maps.evidence import Evidence
+from streamcal.maps.families import Intercept, Map
+from streamcal.maps.guards import LARGEST_STEP, largest_step, mean_is_off, scarcer
+from streamcal.stats.fit_panes import FitPanes
 
 __all__ = [
-    "GAIN_BAR",
-    "HOLDOUT_FACTOR",
+    "HOLDOUT_SHARE",
     "REFUSALS",
+    "WAGER",
     "Decision",
-    "RefitSettings",
-    "attempt",
-    "holdout_start",
-    "log_loss",
+    "decide",
+    "gain_bar",
+    "objection",
+    "preferred",
 ]
 
-Ints = NDArray[np.int64]
 
-GAIN_BAR: Final = math.log(20.0)
-"""Nats of log loss the candidate must be better by: odds of 20 to 1 against a calibrated champion."""
+WAGER: Final = math.log(20.0)
+"""Nats: odds of 20 to 1 against a calibrated map in force."""
 
-HOLDOUT_FACTOR: Final = 2
-"""Hold-out rows of either class as a multiple of `min_count`. At the default, 100, an offset of .4 in the logit is
-worth 6 to 8 nats, twice the bar, and one of .1 is found within days or weeks by chance; 50 rows miss that for most of
-a year, 200 leave nothing to fit on where a 14-day window holds 150 positives."""
+HOLDOUT_SHARE: Final = 0.4
+"""Judged rows of either class as a share of `min_count`: 20 at the default, where the standard error of a level is .22,
+a step that is worth correcting."""
 
-_PRIOR: Final = Prior(slope_mean=1.0, slope_sd=0.5, intercept_mean=0.0, intercept_sd=1.0)
-"""Centred on the identity map and worth a few dozen positives: few labels change little, and the fit always exists."""
-
-REFUSALS: Final = ("too_few_labels", "too_few_holdout", "slope_not_positive", "not_finite", "no_gain")
-
-
-@dataclass(frozen=True, slots=True)
-class RefitSettings:
-    """What the policy takes from the configuration.
-
-    Parameters
-    ----------
-    min_count : int
-        Rows of either class without which nothing is fitted (`refit.min_count`).
-    """
-
-    min_count: int = 50
+REFUSALS: Final = (
+    "too_few_labels",
+    "too_few_holdout",
+    "slope_not_positive",
+    "not_finite",
+    "step_too_large",
+    "mean_off",
+    "no_gain",
+    "cooling_down",
+    "pinned",
+)
+"""Reasons of refusals; a roll-back has the reason ``worse_than_parent``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,127 +71,102 @@ class Decision:
 
     Attributes
     ----------
-    promoted : bool
     reason : str
         One of `REFUSALS`; empty when promoted.
+    family : str
+        Chosen, or the one that gained most.
     map_ : Map or None
-        The map to put in force; when refused, the candidate if there was one.
+        To be put in force; None when refused.
     evidence : mapping of str to float
-        `holdout_n`, `holdout_positives`, and `gain` (nats over the champion) once a candidate was judged.
-    n, positives : int
-        Rows of *older* and *newer* together, on which a promoted map is fitted.
+        `gain` since the last change (at most twice the `bar`), `recent_gain` over the newest blocks and its standard
+        error `recent_gain_se`; rows judged `holdout_n`, `holdout_positives`; `gain_<family>` of each challenger.
     """
 
-    promoted: bool
     reason: str
+    family: str
     map_: Map | None
     evidence: Mapping[str, float]
-    n: int
-    positives: int
+
+    @property
+    def promoted(self) -> bool:
+        """Whether `map_` is to be put in force."""
+        return self.map_ is not None
 
 
-def holdout_start(n: Ints, positives: Ints, settings: RefitSettings) -> int:
-    """Where the hold-out begins.
+def gain_bar(families: int) -> float:
+    """Nats a challenger must gain, of so many.
+
+    >>> round(gain_bar(3), 3)
+    4.094
+    """
+    return WAGER + math.log(max(families, 1))
+
+
+def preferred(evidence: Evidence) -> list[str]:
+    """Families that suffice, the chosen one first, then from the cheapest on; `evidence.families` is in that order."""
+    sufficient = [family for family in evidence.families if _suffices(evidence, family)]
+    chosen = ""
+    for family in sufficient:
+        if not chosen or _surpasses(*evidence.recent(family, over=chosen), WAGER):
+            chosen = family
+    return sorted(sufficient, key=lambda family: family != chosen)
+
+
+def decide(evidence: Evidence, challengers: Challengers, fits: FitPanes, in_force: Map, min_count: int) -> Decision:
+    """Choose, and let the guards look.
 
     Parameters
     ----------
-    n, positives : int64[panes]
-        Rows and positive rows of each pane of the fit window, oldest first.
-    settings : RefitSettings
-
-    Returns
-    -------
-    int
-        Panes before it are *older*, it and those after it *newer*; 0 (all are *newer*) where even the whole window
-        holds too few.
-
-    Examples
-    --------
-    >>> n, positives = np.array([9, 9, 9, 9]), np.array([3, 1, 2, 2])
-    >>> holdout_start(n, positives, RefitSettings(min_count=2))
-    2
+    evidence : Evidence
+        Up to this moment.
+    challengers : Challengers
+        Fitted up to this moment.
+    fits : FitPanes
+        The fit window.
+    in_force : Map
+    min_count : int
     """
-    scarcer = np.minimum(np.cumsum(positives[::-1]), np.cumsum((n - positives)[::-1]))
-    panes = int(np.searchsorted(scarcer, HOLDOUT_FACTOR * settings.min_count, side="left")) + 1
-    return max(len(n) - panes, 0)
+    best = max(evidence.families, key=evidence.gain_of)
 
+    def refuse(reason: str, family: str = best) -> Decision:
+        return Decision(reason, family, None, _told(evidence, family))
 
-def attempt(older: Ints, newer: Ints, champion: Map, settings: RefitSettings) -> Decision:
-    """Fit a candidate on `older`, judge it on `newer`, and refit it on both if it wins.
-
-    Parameters
-    ----------
-    older, newer : int64[284, 9] or int64[284, 23]
-        Counts of raw scores, split by `holdout_start`.
-    champion : Map
-        In force now; `Identity` where there is none.
-    settings : RefitSettings
-
-    Returns
-    -------
-    Decision
-    """
-    whole = older + newer
-    held = score_sums(newer[None])
-    evidence = {"holdout_n": float(held.rows.sum()), "holdout_positives": float(held.row_positives.sum())}
-
-    def refuse(reason: str, candidate: Map | None = None) -> Decision:
-        return Decision(False, reason, candidate, MappingProxyType(evidence), *_rows(whole))
-
-    if _scarcer(whole) < settings.min_count:
+    if scarcer(fits.whole()) < min_count:
         return refuse("too_few_labels")
-    if _scarcer(newer) < HOLDOUT_FACTOR * settings.min_count:
+    if min(evidence.positives, evidence.n - evidence.positives) < HOLDOUT_SHARE * min_count:
         return refuse("too_few_holdout")
-    if _scarcer(older) < settings.min_count:
-        return refuse("too_few_labels")
-    candidate = _fit(older)
-    if isinstance(candidate, str):
-        return refuse(candidate)
-    gain = (log_loss(held, champion) - log_loss(held, candidate)) * _rows_per_weight(held)
-    evidence["gain"] = gain
-    if not gain >= GAIN_BAR:
-        return refuse("no_gain", candidate)
-    final = _fit(whole)
-    if isinstance(final, str):
-        return refuse(final, candidate)
-    return Decision(True, "", final, MappingProxyType(evidence), *_rows(whole))
+    refusal = None
+    for family in preferred(evidence):
+        map_ = challengers.newest(family)
+        reason = map_ if isinstance(map_, str) else objection(fits, in_force, map_, min_count)
+        if not reason and not isinstance(map_, str):
+            return Decision("", family, map_, _told(evidence, family))
+        refusal = refusal or refuse(reason, family)
+    return refusal or next((refuse(reason, family) for family, reason in challengers.failed()), refuse("no_gain"))
 
 
-def log_loss(sums: ScoreSums, map_: Map) -> float:
-    """Summed log loss, in nats, of what `map_` would have served.
-
-    A bin's rows are judged at their mean score, which favours no map: within a bin a logit varies by an eighth.
-    """
-    filled = sums.weight > 0
-    weight, positive = sums.weight[filled], sums.positive[filled]
-    served = map_.apply(sums.score[filled] / weight)
-    return float(-(positive * np.log(served) + (weight - positive) * np.log1p(-served)).sum())
+def objection(fits: FitPanes, in_force: Map, map_: Map, min_count: int) -> str:
+    """Why the guards keep `map_` from traffic; empty where they do not."""
+    # A shift of the level cannot bend anything: however far, it is what the labels say.
+    if map_.family != Intercept.family and largest_step(fits.whole(), in_force, map_) > LARGEST_STEP:
+        return "step_too_large"
+    return "mean_off" if mean_is_off(fits, map_, min_count) else ""
 
 
-def _fit(counts: Ints) -> Platt | str:
-    """MAP-Platt on raw scores, or why there is none."""
-    fit = fit_platt(counts[None], prior=_PRIOR)
-    slope, intercept = float(fit.slope[0]), float(fit.intercept[0])
-    if not (bool(fit.converged[0]) and math.isfinite(slope) and math.isfinite(intercept)):
-        return "not_finite"
-    if slope <= 0.0:
-        return "slope_not_positive"
-    return Platt(slope=slope, intercept=intercept)
+def _suffices(evidence: Evidence, family: str) -> bool:
+    return evidence.gain_of(family) >= evidence.bar and _surpasses(*evidence.recent(family), 0.0)
 
 
-def _rows(counts: Ints) -> tuple[int, int]:
-    return int(counts[:, Column.N].sum()), int(counts[:, Column.Y].sum())
+def _surpasses(gain: float, error: float, bar: float) -> bool:
+    # The error of a lone block is the gain itself, but for rounding.
+    return gain > bar and gain > error * (1.0 + 1e-9)
 
 
-def _scarcer(counts: Ints) -> int:
-    """Rows of the class that has fewer."""
-    n, positives = _rows(counts)
-    return min(positives, n - positives)
-
-
-def _rows_per_weight(sums: ScoreSums) -> float:
-    """Turns a weighted sum into one over the effective number of rows, (sum w)^2 / sum w^2; 1 without weights.
-
-    Doubling every weight is no new evidence.
-    """
-    return float(sums.weight.sum() / sums.square_weight.sum())
+def _told(evidence: Evidence, family: str) -> Mapping[str, float]:
+    recent, error = evidence.recent(family)
+    told = {"gain": evidence.gain_of(family), "bar": evidence.bar, "recent_gain": recent}
+    if math.isfinite(error):
+        told["recent_gain_se"] = error
+    told |= {"holdout_n": float(evidence.n), "holdout_positives": float(evidence.positives)}
+    told |= {f"gain_{each}": evidence.gain_of(each) for each in evidence.families}
+    return MappingProxyType(told)

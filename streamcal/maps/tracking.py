@@ -121,6 +121,18 @@ class TrackingFilter:
     Tracked(intercept=0.0, slope=1.0)
     """
 
+    STATE = (
+        "step",
+        "_mean",
+        "_covariance",
+        "_transient",
+        "_transient_variance",
+        "_log_weight",
+        "_served",
+        "_slopes",
+        "_transients",
+    )
+
     def __init__(self, settings: TrackingSettings, step: int) -> None:
         self.settings = settings
         self.step = step

@@ -216,7 +216,7 @@ class Merge:
             before = _coded(key.family, held.series, held.place, held.code, series, model)
             waiting.append((key.pane, before, -held.values))
         if key.family == "watch" and part.version is not None:
-            self._aggregator.watches[model].note_versions(key.pane, part.version)
+            self._aggregator.note_version(model, key.pane, part.version)
         if key.family == "window" and series is not None:
             numbers = _numbers(part.series, series, model)
             self._present.append((numbers, np.full(len(numbers), key.pane), part.last_ms))

@@ -31,7 +31,7 @@ FAMILIES: Final[tuple[Family, ...]] = ("window", "everything", "fit", "watch", "
 
 - ``window``: raw and served scores by the configured window time, per series; code: kind and bin
 - ``everything``: the same of all rows ever, of whole models, in pane 0
-- ``fit``: raw scores in the frozen parts of panes, of whole models; code: bin
+- ``fit``: raw scores in the frozen parts of panes, of whole models; code: step of prediction and bin
 - ``watch``: served scores by prediction time, per series; code: bin
 - ``cohort``: predictions and their labels by cohort, of whole models; code of `CohortLayout`
 - ``score``: scores of predictions by slot, per series; code: bin

@@ -20,8 +20,9 @@ from streamcal.parts.finality import final_before_ms
 from streamcal.parts.part import Family, Part, PartKey, SeriesKey
 from streamcal.stats.cells import CODES_PER_SERIES, Cells, PaneStore
 from streamcal.stats.counts import PLAIN, WEIGHTED, promote
+from streamcal.stats.fit_panes import step_codes
 from streamcal.stats.layout import N_BINS
-from streamcal.stats.scored import score_kinds, scored_cells
+from streamcal.stats.scored import Scored, score_kinds, scored_cells
 from streamcal.stats.series import SAFETY_FACTOR, SeriesTable
 from streamcal.stream.arrivals import Columns, concatenate, taken
 from streamcal.stream.changes import RowChanges
@@ -67,6 +68,8 @@ class CountSettings:
     skew_ms : int
     cohorts : callable
         Horizon (ms) to the cohorts of a model.
+    step_ms : callable
+        Model name to the length of the steps of prediction time that its refits tell apart.
     """
 
     cuts: Sequence[tuple[str, ...]]
@@ -76,6 +79,7 @@ class CountSettings:
     by_outcome_time: bool
     skew_ms: int
     cohorts: Callable[[int], CohortLayout]
+    step_ms: Callable[[str], int]
 
     @property
     def chunks(self) -> int:
@@ -189,7 +193,14 @@ class SourceCounts:
             self._add("watch", model, made[watched[held]], code[held], values[held])
             fitted = changes.prediction_ms if self._rules(model).positives_only else changes.outcome_ms
             frozen = (changes.frozen & mine)[raw.row]
-            self._add("fit", model, fitted[raw.row[frozen]] // pane_ms, raw.bins[frozen], raw.values[frozen])
+            self._add("fit", model, *self._frozen(model, changes.prediction_ms, fitted, raw, frozen))
+
+    def _frozen(
+        self, model: int, made: Ints, fitted: Ints, raw: Scored, frozen: NDArray[np.bool_]
+    ) -> tuple[Ints, Ints, Ints]:
+        row = raw.row[frozen]
+        code = step_codes(made[row], raw.bins[frozen], self._settings.step_ms(self._names.models[model]))
+        return fitted[row] // self._settings.pane_ms, code, raw.values[frozen]
 
     def _add_windows(self, model: int, pane: Ints, cells: Cells, row: Ints, mine: NDArray[np.bool_]) -> None:
         held = mine[row]

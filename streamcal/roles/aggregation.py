@@ -12,12 +12,12 @@ from typing import Any, Final
 
 from streamcal.aggregator import Aggregator
 from streamcal.errors import StateFormatError
+from streamcal.maps import saved  # noqa: F401, maps and documents become values of states
 from streamcal.maps.loop import PublishMap
 from streamcal.parts.mark import Mark, MarkKey
 from streamcal.parts.merge import Merge
 from streamcal.parts.part import Part, StoredKey
 from streamcal.parts.source_counts import CountSettings
-from streamcal.roles.loop_state import dump_loop, load_loop, standing
 from streamcal.roles.task import SNAPSHOT_AFTER, CountsTopic
 from streamcal.settings import EngineSettings
 from streamcal.snapshot import Snapshot
@@ -93,8 +93,6 @@ class Aggregation:
                     hint="Run the release that wrote it, or rebuild the state.",
                 )
             load(self, state["state"])
-            for name, loop in state["loops"].items():
-                load_loop(self.aggregator.loop(self.names.model(name)), loop)
             self._snapshot_bytes = len(restored.snapshot)
             self._fresh = False
 
@@ -139,14 +137,13 @@ class Aggregation:
 
     def republish(self, publish: Publish) -> None:
         """Publish the maps in force once more, after a takeover: the owner before may have died in between."""
-        commands = [command for loop in self.aggregator.loops.values() for command in standing(loop)]
+        commands = [command for loop in self.aggregator.loops.values() for command in loop.standing()]
         if commands:
             publish(commands)
 
     def snapshot(self) -> None:
         """Write the whole state down."""
-        loops = {loop.name: dump_loop(loop) for loop in self.aggregator.loops.values()}
-        state = pack({"format": STATE_FORMAT, "state": dump(self), "loops": loops})
+        state = pack({"format": STATE_FORMAT, "state": dump(self)})
         self._log.snapshot(state)
         self._read_bytes, self._snapshot_bytes = 0, len(state)
 

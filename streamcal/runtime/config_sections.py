@@ -18,6 +18,7 @@ from pydantic import (
 )
 
 from streamcal.detect.bets import LEVEL_BETS
+from streamcal.maps.costs import COSTS, DEFAULT_FAMILIES
 from streamcal.runtime.config_events import EventFilter
 from streamcal.runtime.config_fields import (
     InputFile,
@@ -62,7 +63,7 @@ FAMILIES: Final = (
     "cir",
     "tracking",
 )
-AVAILABLE_FAMILIES: Final = ("platt",)
+FITTED_FAMILIES: Final = COSTS
 
 # The layout has an edge at every k/20 and k/15, so equal-width bins are exact for the divisors of the two.
 ECE_BINS: Final = (1, 2, 3, 4, 5, 10, 15, 20)
@@ -223,8 +224,8 @@ class Alarms(Section):
 def _family(value: str) -> str:
     if value not in FAMILIES:
         raise ValueError(f"no family is called {value!r}; known: {', '.join(FAMILIES)}")
-    if value not in AVAILABLE_FAMILIES:
-        raise ValueError(f"{value!r} is not available yet; available: {', '.join(AVAILABLE_FAMILIES)}")
+    if value not in FITTED_FAMILIES:
+        raise ValueError(f"{value!r} is not fitted, it is configured: models.<name>.prior")
     return value
 
 
@@ -237,7 +238,7 @@ class Refit(Section):
     mode: Literal["auto", "shadow", "off"] = "auto"
     fit_window: PositiveSpan = parse_duration("14d")
     every: PositiveSpan = parse_duration("1h")
-    families: Annotated[tuple[Family, ...], Field(strict=False, min_length=1)] = ("platt",)
+    families: Annotated[tuple[Family, ...], Field(strict=False, min_length=1)] = DEFAULT_FAMILIES
     min_count: Count = 50
 
     @field_validator("families")

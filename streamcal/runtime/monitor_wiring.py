@@ -63,4 +63,5 @@ def count_settings(settings: EngineSettings) -> CountSettings:
         by_outcome_time=settings.aggregate.by_outcome_time,
         skew_ms=settings.skew_ms,
         cohorts=cohorts,
+        step_ms=lambda model: settings.loop(model).step_ms,
     )

@@ -12,6 +12,7 @@ Rules
   it, in order. Offsets are committed once what they stand for is stored. After a crash some records are written twice:
   the join counts them as duplicates.
 - What the daemon has read is deleted after an hour.
+- No offsets never means "from the start": if the internal topic holds records, they were lost, and that is an error.
 
 Left out: more than one process per topic. Where that is too slow, producers have to key by id.
 """
@@ -240,7 +241,7 @@ class Router:
 
     def _unwritten(self, error: BaseException) -> BrokerError:
         hint = (
-            "grant this user WRITE on it; if it refuses a record, compare its max.message.bytes and "
+            "grant this user Write on it; if it refuses a record, compare its max.message.bytes and "
             "message.timestamp.after.max.ms with those of the topic it repeats"
         )
         names = ", ".join(self._inputs.rewritten.values())
@@ -287,7 +288,12 @@ class Router:
                 found[part] = ours
             elif offset is not None:
                 found[part] = offset
-        found |= self._starts([part for part in assigned if part not in found], {part.topic for part in found})
+        fresh = self._starts([part for part in assigned if part not in found], {part.topic for part in found})
+        if fresh:
+            # Before the first record is written: from then on a topic that holds records has offsets.
+            self._consumer.commit({part: OffsetAndMetadata(at, "", -1) for part, at in fresh.items()}, timeout_ms=5_000)
+            stored |= fresh
+            found |= fresh
         self._merges = {part.topic: Merge() for part in assigned}
         for part, offset in found.items():
             self._consumer.seek(part, offset)
@@ -301,6 +307,8 @@ class Router:
         """First offsets of partitions never read; those added to a topic that was read begin at their beginning."""
         if not parts:
             return {}
+        for topic in {part.topic for part in parts} - known:
+            self._check_unbegun(topic)
         first: dict[Any, int] = self._consumer.beginning_offsets(list(parts), timeout_ms=admin_timeout_ms)
         added = {part: first[part] for part in parts if part.topic in known or self._start == "earliest"}
         fresh = [part for part in parts if part not in added]
@@ -311,6 +319,26 @@ class Router:
             return {**added, **ends}
         found = self._consumer.offsets_for_times(dict.fromkeys(fresh, self._start), timeout_ms=admin_timeout_ms)
         return added | {part: ends[part] if found[part] is None else found[part].offset for part in fresh}
+
+    def _check_unbegun(self, topic: str) -> None:
+        """Refuse to begin anew where the internal topic says that a group, whose offsets are gone, had begun.
+
+        Raises
+        ------
+        BrokerError
+            What is there would be written again, or records would be left out.
+        """
+        internal = self._inputs.names[self._role[topic]]
+        parts = [TopicPartition(internal, number) for number in range(self._partitions)]
+        ends: dict[Any, int] = self._consumer.end_offsets(parts, timeout_ms=admin_timeout_ms)
+        if any(ends.values()):
+            group = router_group(self._clients.group_id or "")
+            hint = (
+                f"set them with kafka-consumer-groups --reset-offsets to where it was (records of {internal!r} name "
+                "their origin in a header; too early only repeats records), or begin anew with another kafka.group_id"
+            )
+            message = f"group {group!r} has no offsets for topic {topic!r}, but {internal!r} holds records of it"
+            raise BrokerError(message, where=self._clients.servers, hint=hint)
 
     def _is_behind(self, part: Any) -> bool:
         """Whether the broker has more of it than was read, as far as it told."""

@@ -85,6 +85,9 @@ def engine_settings(
             maturity_ms=model.horizon_ms if model.labels == "positives_only" else 0,
             prior=priors.get(name),
             history=None if keep_everything else _MAP_HISTORY,
+            families=tuple(model.refit.families),
+            horizon_ms=model.horizon_ms,
+            out_of_order_ms=config.join.out_of_order.ms,
         )
 
     def watch(name: str) -> WatchSettings:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
-from streamcal.serve.exposition import label_value
+from streamcal.serve.exposition import ColumnFamily, label_value, labelled
 from streamcal.snapshot import ModelSnapshot, Series, Snapshot
 
 __all__ = ["FAULTS", "alarm_families"]
@@ -25,20 +25,21 @@ def alarm_families(snapshot: Snapshot) -> Iterator[Metric]:
     """
     where = ("model", "cut", "segment")
     active = GaugeMetricFamily("streamcal_alarm_active", "1 while an alarm is in force.", labels=(*where, "fault"))
-    evidence = GaugeMetricFamily("streamcal_alarm_evidence", "Evidence of miscalibration, natural log.", labels=where)
-    threshold = GaugeMetricFamily("streamcal_alarm_threshold", "Evidence at which an alarm is raised.", labels=where)
+    evidence = ColumnFamily("streamcal_alarm_evidence", "Evidence of miscalibration, natural log.")
+    threshold = ColumnFamily("streamcal_alarm_threshold", "Evidence at which an alarm is raised.")
     exceeded = GaugeMetricFamily(
         "streamcal_ece_threshold_exceeded", "1 while served ECE is beyond alarms.ece.", labels=(*where, "window")
     )
     for model in snapshot.models:
-        for series, state in sorted(model.alarms.items()):
-            labels = _labels(model, series)
-            for fault in FAULTS:
-                if series == _WHOLE or state.active == fault:
-                    active.add_metric((*labels, fault), int(state.active == fault))
-            threshold.add_metric(labels, state.threshold)
-            if math.isfinite(state.evidence):
-                evidence.add_metric(labels, state.evidence)
+        states = sorted(model.alarms.items(), key=lambda held: (held[0].cut, held[0].segment))
+        for series, state in states:
+            if series == _WHOLE or state.active is not None:
+                for fault in FAULTS:
+                    if series == _WHOLE or state.active == fault:
+                        active.add_metric((*_labels(model, series), fault), int(state.active == fault))
+        labels = [labelled(where, (model.name, series.cut, series.segment)) for series, _ in states]
+        threshold.add(labels, [state.threshold for _, state in states])
+        evidence.add(labels, [state.evidence if math.isfinite(state.evidence) else math.nan for _, state in states])
         for (series, window), beyond in sorted(model.ece_exceeded.items()):
             exceeded.add_metric((*_labels(model, series), window), int(beyond))
     yield from (active, evidence, threshold, exceeded)

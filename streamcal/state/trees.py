@@ -12,7 +12,7 @@ A class may instead define `dump_state` and `load_state`, where what it keeps is
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any, Final
 
@@ -20,12 +20,14 @@ import numpy as np
 
 from streamcal.errors import StateFormatError
 
-__all__ = ["Tree", "dump", "dump_fields", "load", "load_fields", "recorded"]
+__all__ = ["Tree", "dump", "dump_fields", "foreign", "load", "load_fields", "recorded"]
 
 Tree = Any
 """Nested dicts with string keys, lists, numbers, strings, bytes, None and arrays."""
 
 _RECORDS: Final[dict[str, type]] = {}
+_FOREIGN: Final[dict[type, tuple[str, Callable[[Any], Tree]]]] = {}
+_READERS: Final[dict[str, Callable[[Tree], Any]]] = {}
 _TAG: Final = "$"
 
 
@@ -33,6 +35,12 @@ def recorded(cls: type) -> type:
     """Let instances of a dataclass or named tuple be values in states, by their fields. A class decorator."""
     _RECORDS[cls.__name__] = cls
     return cls
+
+
+def foreign(cls: type, tag: str, write: Callable[[Any], Tree], read: Callable[[Tree], Any]) -> None:
+    """Let instances of a class that knows nothing of states be values in them: `read` makes what `write` wrote."""
+    _FOREIGN[cls] = (tag, write)
+    _READERS[tag] = read
 
 
 def dump(part: Any) -> dict[str, Tree]:
@@ -93,6 +101,9 @@ def _fill(part: Any, name: str, tree: Tree) -> None:
 
 
 def _written(value: Any) -> Tree:
+    if type(value) in _FOREIGN:
+        tag, write = _FOREIGN[type(value)]
+        return {_TAG: tag, "value": write(value)}
     if isinstance(value, np.generic):  # before float: a float64 is one
         return value.item()
     if value is None or isinstance(value, (bool, int, float, str, bytes, np.ndarray)):
@@ -141,6 +152,8 @@ def _read(tree: Tree) -> Any:
     if kind in ("dict", "counter"):
         held = {_read(key): _read(value) for key, value in tree["items"]}
         return Counter(held) if kind == "counter" else held
+    if kind in _READERS:
+        return _READERS[kind](tree["value"])
     record = _RECORDS.get(str(kind))
     if record is None:
         message = f"the saved state has a part of unknown kind {kind!r}"

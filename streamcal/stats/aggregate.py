@@ -155,9 +155,9 @@ class Aggregate:
         self._everything.add(self._widened(cells))
 
     def add_fit(self, model: int, pane: Ints, cells: Cells) -> None:
-        """Count frozen cells of a model by bin, panes of shape (n,)."""
+        """Count frozen cells of a model by `step_codes`, panes of shape (n,)."""
         cells = self._widened(cells)
-        self.fits(model).add(pane, cells.code, cells.values)
+        self.fits(model).add_cells(pane, cells.code, cells.values)
 
     @property
     def retained_from(self) -> int | None:
@@ -220,7 +220,9 @@ class Aggregate:
         for index in np.unique(model).tolist():
             mine = model == index
             time = changes.prediction_ms if self._at_maturity(index) else changes.outcome_ms
-            self.fits(index).add(time[row[mine]] // self._settings.pane_ms, bins[mine], values[mine])
+            rows = row[mine]
+            pane = time[rows] // self._settings.pane_ms
+            self.fits(index).add(pane, bins[mine], values[mine], changes.prediction_ms[rows])
 
     def _fold_windows(self, changes: RowChanges, raw: Scored, served: Scored) -> None:
         time = changes.outcome_ms if self._settings.by_outcome_time else changes.prediction_ms

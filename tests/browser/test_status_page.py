@@ -118,6 +118,10 @@ def test_every_chart_has_its_numbers_as_a_table(server, look):
             assert "the table below has the numbers" in (place.locator("svg").get_attribute("aria-label") or "")
             place.locator("summary").click()
             place.locator("tbody tr").nth(5).wait_for()
+            ticks = place.locator(".axis .tick").all_text_contents()
+            form = r"-?\d*\.?\d+[kM]?|\d\d:\d\d|[A-Z][a-z]{2} \d\d|\d{4}"
+            assert [tick for tick in ticks if not re.fullmatch(form, tick.replace("−", "-"))] == []
+            assert len(ticks) >= 6
         first = page.locator("[data-chart=ece] tbody tr").first.locator("td").all_text_contents()
         history = api(server, "history?model=default&window=1h")
         assert float(first[1]) == pytest.approx(history["raw"]["ece"][-1], rel=1e-3)

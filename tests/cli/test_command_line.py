@@ -183,7 +183,7 @@ def test_a_taken_configured_port_gives_way_to_the_next_free_one() -> None:
             first = process.stdout.readline()
             process.send_signal(signal.SIGTERM)
             _, err = rest_of(process)
-    found = re.search(r":(\d+)/metrics", first)
+    found = re.search(r":(\d+)$", first.strip())
     assert found is not None
     assert port < int(found[1]) <= port + 20
     assert (process.returncode, err) == (0, f"port {port} is in use; serving on {found[1]}\n")

@@ -21,6 +21,8 @@ from streamcal.maps.document import MapDocument, decode
 from streamcal.maps.families import FAMILIES
 from streamcal.runtime.config import load_config
 from streamcal.runtime.wiring import engine_settings
+from streamcal.transform import CalibrationTransformer, FileSource
+from streamcal.transform.keys import read_verifier
 
 Streamcal = Callable[..., Any]
 Row = dict[str, Any]
@@ -294,3 +296,16 @@ def test_options_that_mean_nothing_are_wrong_usage(
     said = streamcal("fit", write(tmp_path / "r.jsonl", ROWS[:4]), "-o", tmp_path / "m.json", *options)
     assert said.code == 2
     assert options[0] in said.err
+
+
+def test_a_document_is_signed_where_a_key_is_given(streamcal: Streamcal, tmp_path: Path) -> None:
+    file, key = write(tmp_path / "r.jsonl", ROWS), tmp_path / "key"
+    key.write_text("k" * 40)
+    output = tmp_path / "m.json"
+    assert streamcal("fit", file, "-o", output, "--model", "clicks", "--signing-key", key).code == 0
+    with CalibrationTransformer(FileSource(output), verifier=read_verifier(key)) as transformer:
+        assert transformer.transform(0.5, "clicks")[1] == 1
+    key.write_text("short")
+    said = streamcal("fit", file, "-o", tmp_path / "n.json", "--signing-key", key)
+    assert said.code == 1
+    assert "32 or more" in said.err

@@ -65,6 +65,31 @@ def test_foreign_schemas_from_a_file_of_records(name: str, seed: int, tmp_path: 
     assert found.config.join.horizon.ms >= found.pairs.delay_quantile_ms(0.999)
 
 
+@pytest.mark.parametrize("name", [name for name in SCHEMAS if name != "avro"])
+def test_a_few_broken_events_change_no_guess(name: str) -> None:
+    foreign = SCHEMAS[name](random.Random(5))
+    rng = random.Random(6)
+
+    def broken(value: bytes) -> bytes:
+        if rng.random() > 0.015:
+            return value
+        event = json.loads(value)
+        odd = [None, "n/a", -1, {}, [1], True, 1e9]
+        return rng.choice([b"{", b"null", json.dumps({name: rng.choice(odd) for name in event}).encode()])
+
+    samples = [
+        Sample([SampledRecord(broken(m.value), m.key, m.headers, m.timestamp) for m in messages])
+        for messages in (foreign.predictions, foreign.outcomes)
+    ]
+    found = first_config((samples[0], samples[1]), Explorer({}), {})
+    for key, expected in foreign.expected.items():
+        node: Any = found.config
+        for part in key.split("."):
+            node = getattr(node, part)
+        assert node == expected, key
+    assert found.pairs.share >= 0.95
+
+
 def test_what_is_given_is_taken(tmp_path: Path) -> None:
     predictions, outcomes = streams()
     for event in predictions:

@@ -16,6 +16,7 @@ import pytest
 from daemon_process import Daemon, wait_until
 from event_streams import START_MS
 from kafka import KafkaProducer
+from kafka.admin import KafkaAdminClient
 from kafka.partitioner.default import murmur2
 from recount import recount
 from recount_events import Event, Rules
@@ -186,6 +187,27 @@ def test_what_is_written_again_is_what_was_there_in_order(kafka: str, unlike: di
         assert last_of.get(path, (-1, -1)) < (record.offset, copy.offset)
         assert last_of.get(path, (-1, -1))[1] < copy.offset
         last_of[path] = record.offset, copy.offset
+
+
+def test_offsets_that_are_gone_are_an_error_and_never_a_fresh_start(
+    kafka: str, unlike: dict[str, str], tmp_path: Path
+) -> None:
+    settings = config(kafka, unlike, "outcomes")
+    settings["kafka"]["start_from"] = "latest"
+    produce(kafka, unlike, 0, 10, close=False)
+    with Daemon(settings, tmp_path / "first") as daemon:
+        daemon.wait_ready()
+        wait_until(lambda: daemon.event("partitions to write again") is not None)
+        produce(kafka, unlike, 10, 20, close=False)
+        wait_until(lambda: written_again(daemon) == 10)  # none of those from before
+        assert daemon.terminate() == 0
+    group = f"{settings['kafka']['group_id']}-repartition"
+    admin = KafkaAdminClient(bootstrap_servers=kafka)
+    admin.delete_groups([group])
+    admin.close()
+    said = refused(settings, tmp_path)
+    assert f"group {group!r} has no offsets for topic {unlike['o']!r}" in said
+    assert "kafka-consumer-groups --reset-offsets" in said
 
 
 def written_again(daemon: Daemon) -> float:

@@ -41,7 +41,7 @@ def test_defaults_are_the_contract():
     assert (config.metrics.ece_bins, config.metrics.min_count, config.metrics.export) == (10, 20, ("core",))
     assert (config.metrics.max_series, config.segments.max_segments) == (50_000, 1000)
     assert (config.refit.mode, config.refit.fit_window.text, config.refit.every.text) == ("auto", "14d", "1h")
-    assert (config.refit.families, config.refit.min_count) == (("platt",), 50)
+    assert (config.refit.families, config.refit.min_count) == (("intercept", "platt", "cir"), 50)
     assert (config.serve.host, config.serve.port) == ("127.0.0.1", 9871)
     assert (config.topics.predictions, config.topics.outcomes) == ("predictions", "outcomes")
     assert (config.topics.maps, config.topics.dead_letter) == ("streamcal.maps", None)

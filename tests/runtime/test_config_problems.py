@@ -100,7 +100,7 @@ def test_an_unknown_key_like_no_other_is_told_all_there_are(problems):
         ("windows: {pane: 16h, lengths: [16h]}", "windows.pane"),
         ("windows: {pane: 24h, lengths: [24h]}\nrefit: {fit_window: 36h}", "refit.fit_window"),
         ("models: {x: {refit: {fit_window: 90s}}}", "models.x.refit.fit_window"),
-        ("refit: {families: [beta]}", "refit.families.0"),
+        ("refit: {families: [prior]}", "refit.families.0"),
         ("refit: {families: [plat]}", "refit.families.0"),
         ("refit: {families: [platt, platt]}", "refit.families.1"),
         ("refit: {families: []}", "refit.families"),

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from kafka_secure import Authority
 from kafka_settings import free_ports
 from registry_stub import RegistryStub, running_registry
 
@@ -105,3 +107,13 @@ def test_a_redirect_is_not_followed_with_the_credentials(stub: RegistryStub) -> 
 def test_a_file_of_authorities_that_is_none_is_named() -> None:
     with pytest.raises(RegistryError, match=r"/nowhere\.pem"):
         SchemaRegistry("https://127.0.0.1:1", ca_file="/nowhere.pem")
+
+
+def test_tls_is_verified_with_the_authorities_that_are_named(tmp_path: Path) -> None:
+    authority, other = Authority.new(tmp_path / "a"), Authority.new(tmp_path / "b", "another")
+    with running_registry(authority.issue("registry", "localhost")) as stub:
+        stub.register(7, '"string"')
+        assert SchemaRegistry(stub.url, ca_file=str(authority.ca)).schema(7) is not None
+        for ca_file in (str(other.ca), None):
+            with pytest.raises(RegistryError, match="CERTIFICATE_VERIFY_FAILED"):
+                SchemaRegistry(stub.url, ca_file=ca_file).check()

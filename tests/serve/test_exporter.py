@@ -14,9 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.registry import Collector
 
 from streamcal.serve.exporter import BuildInfo, Exporter, ProcessCollector, SnapshotCollector, render
-from streamcal.serve.exposition import exposition, label_value
+from streamcal.serve.exposition import ColumnFamily, exposition, label_value, labelled
 from streamcal.serve.live import COMMIT_BUCKETS, CommitRecorder, Readiness, SnapshotHolder
 from streamcal.serve.metrics import BIN_FIGURES, CORE, FIGURES, MODEL_COUNTERS, TOTAL_COUNTERS, ExportSettings
 from streamcal.snapshot import Series, Snapshot
@@ -348,3 +349,23 @@ def test_commit_buckets_count_what_is_not_above_each_bound(seconds):
     assert list(taken.at_most) == [sum(one <= bound for one in seconds) for bound in COMMIT_BUCKETS]
     assert taken.count == len(seconds)
     assert taken.total_s == pytest.approx(sum(seconds))
+
+
+def test_columns_of_any_numbers_are_written_as_the_library_writes_them():
+    rng = np.random.default_rng(11)
+    sizes = 10.0 ** rng.integers(-12, 22, 5000)
+    values = np.concatenate(
+        [rng.normal(size=5000) * sizes, [0.0, -0.0, 1e-4, 9.99e-5, 1e6, 999_999.5, -1e6, 5.0, 1e300]]
+    )
+    values = np.concatenate([values, [np.inf, -np.inf, np.nan, 5e-324, 123_456_789.0]])
+    family = ColumnFamily("x", "Help.")
+    family.add([labelled(("i",), (str(i),)) for i in range(len(values))], values)
+    family.add([], [])
+
+    class Only(Collector):
+        def collect(self):
+            yield family
+
+    text = exposition([family])
+    assert text == generate_latest(Only())
+    assert text.count(b"\n") == 2 + len(values) - 1  # NaN is absent

@@ -181,7 +181,7 @@ class Feeder:
 
 
 def _feed(bootstrap: str, topics: dict[str, str], plan: StreamPlan) -> None:
-    import time  # noqa: PLC0415, the parent uses no clock
+    import time
 
     events = disturbed_events(plan)
     producer = KafkaProducer(

@@ -191,7 +191,7 @@ class DeadLetters:
         log.warning("dead-letter topic does not take an event", topic=topic, partition=partition, offset=offset)
 
     def _stop(self, error: KafkaError) -> NoReturn:
-        hint = f"grant this user WRITE on topic {self._topic!r}, or leave topics.dead_letter out"
+        hint = f"grant this user Write on topic {self._topic!r}, or leave topics.dead_letter out"
         message = f"topic {self._topic!r} (topics.dead_letter) cannot be written: {error}"
         raise BrokerError(message, where=self._where, hint=hint) from error
 

@@ -104,7 +104,8 @@ def check_group(clients: KafkaClients, group_id: str) -> None:
     BrokerError
         Names the missing right.
     """
-    problem = Problem(f"this user may not READ group {group_id!r}", f"grant it READ on group {group_id!r}")
+    hint = f"grant it Read on group {group_id!r} (docs/how-to/security.md)"
+    problem = Problem(f"this user lacks Read on group {group_id!r}", hint)
     admin = clients.admin()
     try:
         told = admin.describe_groups([group_id])[group_id]
@@ -129,7 +130,7 @@ def _found(admin: Any, specs: Sequence[TopicSpec], where: str) -> dict[str, Foun
     for spec in specs:
         told = described.get(spec.name, {})
         if told.get("error_code") == TopicAuthorizationFailedError.errno:
-            lacking.append(_lacking(spec, ("DESCRIBE",)))
+            lacking.append(_lacking(spec, spec.rights))
         elif told.get("partitions"):
             operations = told.get("authorized_operations")
             topic = FoundTopic(
@@ -186,7 +187,7 @@ def _create(admin: Any, spec: TopicSpec, clients: KafkaClients) -> None:
     except TopicAlreadyExistsError:
         return  # another process was faster; it is checked like any other
     except AuthorizationError as error:
-        raise _refusal([_not_created(spec, "this user may not CREATE it")], clients.servers) from error
+        raise _refusal([_not_created(spec, "this user may not")], clients.servers) from error
     except KafkaError as error:
         raise _refusal([_not_created(spec, str(error))], clients.servers) from error
     log.info("topic created", topic=spec.name, partitions=spec.partitions, replicas=replicas, **spec.settings)
@@ -198,7 +199,7 @@ def _missing(spec: TopicSpec) -> Problem:
 
 
 def _not_created(spec: TopicSpec, why: str) -> Problem:
-    remedy = f"grant it CREATE on topic {spec.name!r}, or {_made_by_hand(spec)}"
+    remedy = f"grant this user Create on topic {spec.name!r}, or {_made_by_hand(spec)}"
     return Problem(f"topic {spec.name!r} ({spec.key}) cannot be created: {why}", remedy)
 
 
@@ -211,10 +212,11 @@ def _made_by_hand(spec: TopicSpec) -> str:
 
 
 def _lacking(spec: TopicSpec, operations: Sequence[str]) -> Problem:
-    names = ", ".join(operations)
-    return Problem(
-        f"this user may not {names} topic {spec.name!r} ({spec.key})", f"grant it {names} on topic {spec.name!r}"
-    )
+    # As `kafka-acls --operation` writes them; most others imply Describe.
+    names = [name.title().replace("_", "") for name in operations]
+    listed = ", ".join([name for name in names if name != "Describe"] or names)
+    what = f"this user lacks {listed} on topic {spec.name!r} ({spec.key})"
+    return Problem(what, f"grant it {listed} on topic {spec.name!r} (docs/how-to/security.md)")
 
 
 def _refusal(problems: Sequence[Problem], where: str) -> BrokerError:

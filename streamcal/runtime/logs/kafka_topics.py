@@ -14,6 +14,7 @@ from streamcal.runtime.config_kafka import Topics
 from streamcal.runtime.logs.kafka_checks import check_group, ensure_topics
 from streamcal.runtime.logs.kafka_clients import KafkaClients, admin_timeout_ms
 from streamcal.runtime.logs.kafka_specs import dead_letter_spec, input_spec, maps_spec, repartition_spec
+from streamcal.runtime.repartition import router_group
 from streamcal.stream.events import TOPICS
 
 __all__ = ["check_equal_counts", "prepare_topics", "read_maps"]
@@ -48,7 +49,9 @@ def prepare_topics(
     """
     inputs = [input_spec("predictions", topics.predictions), input_spec("outcomes", topics.outcomes)]
     found = ensure_topics(clients, inputs, create=False)
-    check_group(clients, clients.group_id or "")
+    group = clients.group_id or ""
+    for needed in (group, *([router_group(group)] if rewritten else [])):
+        check_group(clients, needed)
     rewritten = rewritten or {}
     if not rewritten:
         check_equal_counts({role: getattr(topics, role) for role in TOPICS}, found, clients.servers)
@@ -100,7 +103,7 @@ def read_maps(clients: KafkaClients, topic: str) -> dict[str, list[bytes]]:
         return _read_to_end(consumer, [TopicPartition(topic, number) for number in numbers])
     except AuthorizationError as error:
         raise BrokerError(
-            f"this user may not read topic {topic!r}", where=clients.servers, hint=f"grant it READ on topic {topic!r}"
+            f"this user lacks Read on topic {topic!r}", where=clients.servers, hint=f"grant it Read on topic {topic!r}"
         ) from error
     except KafkaError as error:
         hint = "the broker answered before; check that the addresses it advertises can be reached from here"

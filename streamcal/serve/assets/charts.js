@@ -82,10 +82,15 @@ streamcal.charts = (() => {
     const up = svg.append("g").attr("class", "axis").attr("transform", `translate(${box.left},0)`);
     const bottom = d3.axisBottom(x).tickSizeOuter(0).tickSizeInner(-(box.bottom - box.top)).tickPadding(8);
     const left = d3.axisLeft(y).tickSizeOuter(0).tickSizeInner(-(box.right - box.left)).tickPadding(6);
-    across.call(Array.isArray(xTicks) ? bottom.tickValues(xTicks).tickFormat(xFormat) : bottom.ticks(xTicks, xFormat));
-    up.call(Array.isArray(yTicks) ? left.tickValues(yTicks).tickFormat(yFormat) : left.ticks(yTicks, yFormat));
+    across.call(ticked(bottom, xTicks, xFormat));
+    up.call(ticked(left, yTicks, yFormat));
     if (xLabel) svg.append("text").attr("class", "label").attr("x", (box.left + box.right) / 2).attr("y", box.bottom + 32).attr("text-anchor", "middle").text(xLabel);
     if (yLabel) svg.append("text").attr("class", "label").attr("transform", `translate(12,${(box.top + box.bottom) / 2}) rotate(-90)`).attr("text-anchor", "middle").text(yLabel);
+  }
+
+  // ticks: how many, or which; format: a function, or null for the scale's own.
+  function ticked(axis, ticks, format) {
+    return (Array.isArray(ticks) ? axis.tickValues(ticks) : axis.ticks(ticks)).tickFormat(format);
   }
 
   const full = (bins) => (bins || []).filter((bin) => bin.observed_rate !== undefined && bin.observed_rate !== null);
@@ -237,7 +242,7 @@ streamcal.charts = (() => {
     const x = d3.scaleLinear([d3.min(all, (bin) => bin.lo), d3.max(all, (bin) => bin.hi)], [box.left, box.right]);
     const y = d3.scaleLinear([0, d3.max(all, (bin) => bin.n)], [box.bottom, box.top]).nice();
     const ticks = [0.00001, 0.0001, ...scoreTicks, 0.9999, 0.99999].filter((tick) => logit(tick) >= x.domain()[0] && logit(tick) <= x.domain()[1]);
-    axes(svg, x, y, box, { xTicks: ticks.map(logit), xFormat: (value) => d3.format(".5~g")(1 / (1 + Math.exp(-value))), yFormat: "~s", xLabel: "score (logit scale)", yLabel: "predictions" });
+    axes(svg, x, y, box, { xTicks: ticks.map(logit), xFormat: (value) => d3.format(".5~g")(1 / (1 + Math.exp(-value))), yFormat: d3.format("~s"), xLabel: "score (logit scale)", yLabel: "predictions" });
     bars(svg, bins, x, y, box.bottom);
     const edges = [...new Set([...raw, ...served].map((bin) => bin.lo))].sort((a, b) => a - b);
     const find = (held, lo) => held.find((bin) => bin.lo === lo);

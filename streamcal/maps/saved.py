@@ -1,0 +1,23 @@
+"""Maps and documents as values of saved states: by their parameters and by their bytes, as readers know them."""
+
+from __future__ import annotations
+
+from streamcal.maps.document import MapDocument, decode, encode
+from streamcal.maps.families import FAMILIES, Map, from_parameters
+from streamcal.state.trees import Tree, foreign
+
+__all__: list[str] = []
+
+
+def _write_map(map_: Map) -> Tree:
+    return [map_.family, dict(map_.parameters())]
+
+
+def _read_map(tree: Tree) -> Map:
+    family, parameters = tree
+    return from_parameters(family, parameters)
+
+
+for _cls in FAMILIES.values():
+    foreign(_cls, "Map", _write_map, _read_map)
+foreign(MapDocument, "MapDocument", encode, decode)
