@@ -153,9 +153,17 @@ def differences_from(direct: Engine, aggregator: Any) -> list[str]:
             found.append("alarms")
     for model, loop in direct.loops.items():
         mine = aggregator.loops[aggregator.names.model(direct.names.models[model])]
-        if loop.results != mine.results:
+        if loop.results != mine.results or decisions(loop) != decisions(mine):
             found.append(f"refits {mine.results}, not {loop.results}")
     return found
+
+
+def decisions(loop: Any) -> list[Any]:
+    """When, what and why; versions are numbers only."""
+    return [
+        (e.at_ms, e.until_ms, e.attempts, e.family, e.promoted, e.reason, e.document and dict(e.document.parameters))
+        for e in loop.history
+    ]
 
 
 def evidence(holder: Any, model: int) -> dict[Any, Any]:

@@ -91,6 +91,17 @@ class Challengers:
 
     STATE = ("generations", "reasons", "fitted_ms", "_waiting")
 
+    def __init__(self, settings: ChallengerSettings) -> None:
+        self.settings = settings
+        self.families: Sequence[str] = settings.ordered
+        self.generations = {family: Generations() for family in self.families}
+        self.reasons: dict[str, str] = {}
+        self.fitted_ms: int | None = None
+        spacing = -(-settings.memory_ms // (GENERATIONS * settings.every_ms))
+        self._spacing_ms = max(spacing, 1) * settings.every_ms
+        self._filter: TrackingFilter | None = None
+        self._waiting: Entered | None = None
+
     def dump_state(self) -> dict[str, Any]:
         """Maps in time, and the filter where there is one."""
         tracking = None if self._filter is None else {"step": self._filter.step, "state": dump(self._filter)}
@@ -102,17 +113,6 @@ class Challengers:
         if (tracking := state["filter"]) is not None:
             self._filter = TrackingFilter(self._tracking(), tracking["step"])
             load(self._filter, tracking["state"])
-
-    def __init__(self, settings: ChallengerSettings) -> None:
-        self.settings = settings
-        self.families: Sequence[str] = settings.ordered
-        self.generations = {family: Generations() for family in self.families}
-        self.reasons: dict[str, str] = {}
-        self.fitted_ms: int | None = None
-        spacing = -(-settings.memory_ms // (GENERATIONS * settings.every_ms))
-        self._spacing_ms = max(spacing, 1) * settings.every_ms
-        self._filter: TrackingFilter | None = None
-        self._waiting: Entered | None = None
 
     def losses(self, rows: JudgedRows) -> dict[str, Floats]:
         """Log loss of each family at each entry of `rows`; NaN where it had no map yet."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from streamcal.maps.document import MapDocument, decode, encode
-from streamcal.maps.families import FAMILIES, Map, from_parameters
+from streamcal.maps.families import Identity, Map, Platt, Prior, Tracking, from_parameters
+from streamcal.maps.families_knots import Cir, Girb, Isotonic
+from streamcal.maps.families_logit import Beta, Intercept, Temperature
 from streamcal.state.trees import Tree, foreign
 
 __all__: list[str] = []
@@ -18,6 +20,6 @@ def _read_map(tree: Tree) -> Map:
     return from_parameters(family, parameters)
 
 
-for _cls in FAMILIES.values():
+for _cls in (Identity, Prior, Intercept, Temperature, Platt, Tracking, Beta, Isotonic, Girb, Cir):
     foreign(_cls, "Map", _write_map, _read_map)
 foreign(MapDocument, "MapDocument", encode, decode)

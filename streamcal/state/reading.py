@@ -78,6 +78,8 @@ class RecordLog(Protocol):
 
 
 class LogRecord(msgspec.Struct, array_like=True, frozen=True):
+    """One record, or one chunk of a payload larger than a record."""
+
     format: int
     kind: Kind
     author: bytes
@@ -229,6 +231,13 @@ def read_state(log: RecordLog, stop: int, *, where: str = "") -> Iterator[Restor
 
 
 def decoded(value: bytes, where: str) -> LogRecord:
+    """The record of a value.
+
+    Raises
+    ------
+    StateFormatError
+        It cannot be read, or was written by a later release.
+    """
     try:
         record = _DECODER.decode(value)
     except msgspec.DecodeError as error:
