@@ -318,10 +318,9 @@ def _map_log(loop: ModelLoop) -> list[MapEntry]:
             promoted=entry.promoted,
             reason=entry.reason,
             document=entry.document,
-            # Only attempts that are not of the schedule say more.
-            trigger=getattr(entry, "trigger", "schedule"),
-            who=getattr(entry, "who", ""),
-            why=getattr(entry, "why", ""),
+            trigger=entry.trigger,
+            who=entry.who,
+            why=entry.why,
         )
         for entry in newest
     ]

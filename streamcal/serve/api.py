@@ -16,7 +16,7 @@ from starlette.responses import Response
 from streamcal.serve import api_models as models
 from streamcal.serve.answers import Answers, json_response
 from streamcal.serve.sources import Access, Sources
-from streamcal.serve.view import find_model, find_window, history_view, model_view, status_view
+from streamcal.serve.view import find_model, find_window, history_view, model_view, status_view, summaries_view
 from streamcal.serve.view_maps import maps_view
 from streamcal.serve.view_segments import segments_view
 from streamcal.snapshot import ModelSnapshot, Snapshot
@@ -44,8 +44,11 @@ def api_router(sources: Sources, access: Access) -> APIRouter:
     @router.get("/status", response_model=models.StatusAnswer, summary="The daemon at a glance")
     async def status() -> Response:
         reason = sources.readiness.reason
-        document = status_view(sources.holder.latest, now_ms=time.time_ns() // 1_000_000)
+        snapshot = sources.holder.latest
+        document = status_view(snapshot, now_ms=time.time_ns() // 1_000_000)
+        lines = [] if snapshot is None else answers.once(snapshot.sequence, "models", lambda: summaries_view(snapshot))
         document |= {
+            "models": lines,
             "version": sources.version,
             "ready": reason is None,
             "not_ready_reason": reason,
