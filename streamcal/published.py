@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import count, islice
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -296,8 +296,18 @@ class Publisher:
 
 
 def _map_log(loop: ModelLoop) -> list[MapEntry]:
-    """Copies: the last entry of the loop still changes while the same refusal repeats."""
-    newest = list(islice(reversed(loop.history), _LOG))[::-1]
+    """Copies: the last entry of the loop still changes while the same refusal repeats.
+
+    Half are the newest of any kind, half the newest that changed the map for a reason: a tracking filter publishes
+    every hour, and its last promotion is months ago.
+    """
+    newest, changes = [], 0
+    for i, entry in enumerate(reversed(loop.history)):
+        changed = entry.promoted and entry.reason != "publication"
+        if i < _LOG // 2 or (changed and changes < _LOG // 2):
+            newest.append(entry)
+            changes += changed
+    newest.reverse()
     return [
         MapEntry(
             version=entry.version,
@@ -308,10 +318,9 @@ def _map_log(loop: ModelLoop) -> list[MapEntry]:
             promoted=entry.promoted,
             reason=entry.reason,
             document=entry.document,
-            # Only attempts that are not of the schedule say more.
-            trigger=getattr(entry, "trigger", "schedule"),
-            who=getattr(entry, "who", ""),
-            why=getattr(entry, "why", ""),
+            trigger=entry.trigger,
+            who=entry.who,
+            why=entry.why,
         )
         for entry in newest
     ]

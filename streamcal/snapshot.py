@@ -227,7 +227,7 @@ class ModelSnapshot:
     blocking_partition : int or None
         The source partition that sealing waits for.
     map_log : sequence of MapEntry
-        The newest entries of the map history, oldest first.
+        The newest entries of the map history and the newest changes before them, oldest first.
     alarm_log : sequence of AlarmEntry
         The newest alarms raised, oldest first.
     """

@@ -26,14 +26,16 @@ from typing import Any, Final
 
 import structlog
 from kafka import ConsumerRebalanceListener, OffsetAndMetadata, TopicPartition
-from kafka.errors import KafkaError, KafkaTimeoutError, NoOffsetForPartitionError, OffsetOutOfRangeError
+from kafka.errors import KafkaError, NoOffsetForPartitionError, OffsetOutOfRangeError
 
-from streamcal.errors import BrokerError, StreamcalError
-from streamcal.runtime.logs.dead_letter import ORIGIN_HEADER, Origin, letter_key, origin_of
+from streamcal.errors import StreamcalError
+from streamcal.runtime.logs.dead_letter import origin_of
 from streamcal.runtime.logs.kafka_clients import KafkaClients, admin_timeout_ms
 from streamcal.runtime.logs.kafka_errors import Trouble, out_of_range, passes, refusal
-from streamcal.runtime.logs.partitioner import murmur2_partition
 from streamcal.runtime.repartition import Inputs, Merge, Purge, Routed, router_group
+from streamcal.runtime.repartition_purge import delete_what_was_read
+from streamcal.runtime.repartition_sender import FOREVER_MS, Sender
+from streamcal.runtime.repartition_starts import check_unbegun, start_offsets
 from streamcal.serve.process_counters import ProcessCounters
 from streamcal.stream.events import Record
 
@@ -43,17 +45,9 @@ _POLL_MS: Final = 200
 _COMMIT_S: Final = 1.0
 _PURGE_S: Final = 600.0
 _PAUSE_S: Final = 0.2
-_FLUSH_S: Final = 1.0
 
 _MOST_WAITING: Final = 20_000
 """Records of one partition held back for others; beyond it the partition is not read on."""
-
-_MOST_SENT: Final = 20_000
-_MOST_BYTES: Final = 64 * 2**20
-"""Sends that are not acknowledged."""
-
-_FOREVER_MS: Final = 2**31 - 1
-"""A send that expired would leave a gap that later ones have passed: 24 days."""
 
 log = structlog.get_logger(__name__)
 
@@ -97,6 +91,7 @@ class Router:
         counters: ProcessCounters | None = None,
     ) -> None:
         self._clients = clients
+        self._group = router_group(clients.group_id or "")
         self._role = {topic: role for role, topic in inputs.sources.items()}
         self._inputs = inputs
         self._partitions = partitions
@@ -110,12 +105,10 @@ class Router:
         self._merges: dict[str, Merge] = {}
         self._next: dict[Any, int] = {}
         self._committed: dict[Any, int] = {}
-        self._failures: list[BaseException] = []
         self._unwritten_roles: frozenset[str] = frozenset()
-        self._sent = self._sent_bytes = 0
         self._purge = Purge()
         self._consumer: Any = None
-        self._producer: Any = None
+        self._sender: Any = None
         self._thread = threading.Thread(target=self._run, name="streamcal-repartition", daemon=True)
 
     def open(self) -> None:
@@ -126,8 +119,9 @@ class Router:
         BrokerError
             No broker answers.
         """
-        self._consumer = self._clients.router_consumer(router_group(self._clients.group_id or ""))
-        self._producer = self._clients.router_producer(delivery_timeout_ms=_FOREVER_MS)
+        self._consumer = self._clients.router_consumer(self._group)
+        producer = self._clients.router_producer(delivery_timeout_ms=FOREVER_MS)
+        self._sender = Sender(producer, self._partitions, self._stopped.is_set, self._clients.servers)
         for topic in self._role:
             self._consumer.partitions_for_topic(topic)  # known before joining, as in `KafkaMembership`
         self._consumer.subscribe(list(self._role), listener=self._listener)
@@ -155,8 +149,8 @@ class Router:
         self._stopped.set()
         if self._thread.ident is not None:
             self._thread.join()
-        if self._producer is not None:
-            self._producer.close(timeout=_FLUSH_S)
+        if self._sender is not None:
+            self._sender.close()
         if self._consumer is not None:
             self._consumer.close(autocommit=False, timeout_ms=5_000)
 
@@ -197,57 +191,12 @@ class Router:
         internal = self._inputs.names[role]
         ids = self._ids[role]([record for _, record in ready])
         for (partition, record), text in zip(ready, ids, strict=True):
-            if self._sent >= _MOST_SENT or self._sent_bytes >= _MOST_BYTES:
-                self._wait_until_stored()
             if self._stopped.is_set():
                 return
-            self._send(internal, record, origin_of(record, topic, partition), text)
+            self._sender.send(internal, record, origin_of(record, topic, partition), text)
             self._next[TopicPartition(topic, partition)] = record.offset + 1
         if ready:
             self._counters.add("streamcal_repartitioned", (topic,), len(ready))
-
-    def _send(self, internal: str, record: Record, origin: Origin, text: str | None) -> None:
-        place = origin.partition % self._partitions
-        if text is not None:
-            place = murmur2_partition(text.encode(), self._partitions)
-        headers = [(name, value) for name, value in record.headers or () if name != ORIGIN_HEADER and value is not None]
-        stamp = record.timestamp if record.timestamp is not None and record.timestamp >= 0 else None
-        future = self._producer.send(
-            internal,
-            value=record.value,
-            key=b"" if record.key is None and record.value is None else record.key,
-            headers=[*headers, (ORIGIN_HEADER, letter_key(origin))],
-            partition=place,
-            timestamp_ms=stamp,
-        )
-        future.add_errback(self._failures.append)
-        self._sent += 1
-        self._sent_bytes += len(record.value or b"")
-
-    def _wait_until_stored(self) -> bool:
-        """Wait for all that was sent, or for the end; whether it is stored."""
-        while True:
-            try:
-                self._producer.flush(timeout=_FLUSH_S)
-            except KafkaTimeoutError as error:
-                self._trouble.say("records that are written again are not acknowledged yet", error)
-                if self._stopped.is_set():
-                    return False
-                continue
-            if self._failures:
-                raise self._unwritten(self._failures[0])
-            self._sent = self._sent_bytes = 0
-            return True
-
-    def _unwritten(self, error: BaseException) -> BrokerError:
-        hint = (
-            "grant this user Write on it; if it refuses a record, compare its max.message.bytes and "
-            "message.timestamp.after.max.ms with those of the topic it repeats"
-        )
-        names = ", ".join(self._inputs.rewritten.values())
-        return BrokerError(
-            f"topic {names} (join.repartition) cannot be written: {error}", where=self._clients.servers, hint=hint
-        )
 
     def _fetch(self) -> Mapping[Any, list[Any]]:
         try:
@@ -255,8 +204,7 @@ class Router:
         except NoOffsetForPartitionError:
             self._listener.moved = True
         except OffsetOutOfRangeError as error:
-            group = router_group(self._clients.group_id or "")
-            raise out_of_range(self._consumer, error, group_id=group, where=self._clients.servers) from error
+            raise out_of_range(self._consumer, error, group_id=self._group, where=self._clients.servers) from error
         except KafkaError as error:
             self._tolerate("poll failed; trying again", error)
             self._stopped.wait(_PAUSE_S)
@@ -267,7 +215,7 @@ class Router:
     def _settled(self) -> bool:
         """Place every partition of the present assignment; False if the broker did not answer."""
         self._listener.moved = False
-        if self._next and not self._wait_until_stored():
+        if self._next and not self._sender.wait():
             return False
         try:
             self._place(self._consumer.assignment())
@@ -288,7 +236,7 @@ class Router:
                 found[part] = ours
             elif offset is not None:
                 found[part] = offset
-        fresh = self._starts([part for part in assigned if part not in found], {part.topic for part in found})
+        fresh = self._fresh([part for part in assigned if part not in found], {part.topic for part in found})
         if fresh:
             # Before the first record is written: from then on a topic that holds records has offsets.
             self._consumer.commit({part: OffsetAndMetadata(at, "", -1) for part, at in fresh.items()}, timeout_ms=5_000)
@@ -303,42 +251,14 @@ class Router:
             "partitions to write again", topics={topic: sum(p.topic == topic for p in found) for topic in self._merges}
         )
 
-    def _starts(self, parts: Sequence[Any], known: set[str]) -> dict[Any, int]:
-        """First offsets of partitions never read; those added to a topic that was read begin at their beginning."""
-        if not parts:
-            return {}
+    def _fresh(self, parts: Sequence[Any], known: set[str]) -> dict[Any, int]:
+        """First offsets of partitions that were never read."""
         for topic in {part.topic for part in parts} - known:
-            self._check_unbegun(topic)
-        first: dict[Any, int] = self._consumer.beginning_offsets(list(parts), timeout_ms=admin_timeout_ms)
-        added = {part: first[part] for part in parts if part.topic in known or self._start == "earliest"}
-        fresh = [part for part in parts if part not in added]
-        if not fresh:
-            return added
-        ends: dict[Any, int] = self._consumer.end_offsets(fresh, timeout_ms=admin_timeout_ms)
-        if self._start == "latest":
-            return {**added, **ends}
-        found = self._consumer.offsets_for_times(dict.fromkeys(fresh, self._start), timeout_ms=admin_timeout_ms)
-        return added | {part: ends[part] if found[part] is None else found[part].offset for part in fresh}
-
-    def _check_unbegun(self, topic: str) -> None:
-        """Refuse to begin anew where the internal topic says that a group, whose offsets are gone, had begun.
-
-        Raises
-        ------
-        BrokerError
-            What is there would be written again, or records would be left out.
-        """
-        internal = self._inputs.names[self._role[topic]]
-        parts = [TopicPartition(internal, number) for number in range(self._partitions)]
-        ends: dict[Any, int] = self._consumer.end_offsets(parts, timeout_ms=admin_timeout_ms)
-        if any(ends.values()):
-            group = router_group(self._clients.group_id or "")
-            hint = (
-                f"set them with kafka-consumer-groups --reset-offsets to where it was (records of {internal!r} name "
-                "their origin in a header; too early only repeats records), or begin anew with another kafka.group_id"
+            internal = self._inputs.names[self._role[topic]]
+            check_unbegun(
+                self._consumer, topic, internal, self._partitions, group=self._group, where=self._clients.servers
             )
-            message = f"group {group!r} has no offsets for topic {topic!r}, but {internal!r} holds records of it"
-            raise BrokerError(message, where=self._clients.servers, hint=hint)
+        return start_offsets(self._consumer, parts, known, self._start)
 
     def _is_behind(self, part: Any) -> bool:
         """Whether the broker has more of it than was read, as far as it told."""
@@ -363,7 +283,7 @@ class Router:
 
     def _commit(self) -> None:
         changed = {part: at for part, at in self._next.items() if self._committed.get(part) != at}
-        if not changed or self._listener.moved or not self._wait_until_stored():
+        if not changed or self._listener.moved or not self._sender.wait():
             return
         try:
             self._consumer.commit(
@@ -377,19 +297,10 @@ class Router:
     def _delete_what_was_read(self) -> None:
         topics = {self._inputs.names[self._role[topic]] for topic in self._merges}
         parts = [TopicPartition(topic, number) for topic in topics for number in range(self._partitions)]
-        if not parts:
-            return
-        admin = self._clients.admin()
         try:
-            group = self._clients.group_id or ""
-            told = admin.list_group_offsets({group: parts}).get(group, {})
-            known = {part: held.offset for part, held in told.items() if held.offset > 0}
-            if gone := self._purge.seen(int(time.monotonic() * 1000), known):
-                admin.delete_records(dict(gone), timeout_ms=admin_timeout_ms)
+            delete_what_was_read(self._clients, self._purge, parts, int(time.monotonic() * 1000))
         except KafkaError as error:
             self._tolerate("records of the repartition topics that were read could not be deleted", error)
-        finally:
-            admin.close()
 
     def _tolerate(self, what: str, error: KafkaError) -> None:
         if not passes(error):

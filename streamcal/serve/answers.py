@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import zlib
 from collections.abc import Callable, Hashable, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 from starlette.requests import Request
@@ -13,9 +13,11 @@ from starlette.responses import Response
 
 __all__ = ["Answers", "json_response"]
 
-_MOST_ANSWERS: Final = 256
+_MOST_ANSWERS: Final = 64  # the largest, 500 segments, have 200 kB
 _MIN_GZIP: Final = 1024  # bytes; what fits into one packet is not worth packing
 _FAST: Final = 1
+
+_T = TypeVar("_T")
 
 _encode = msgspec.json.Encoder(enc_hook=lambda numpy: numpy.tolist()).encode
 
@@ -25,26 +27,35 @@ class Answers:
 
     def __init__(self) -> None:
         self._sequence: int | None = None
-        self._held: dict[Hashable, tuple[bytes, bytes | None, str]] = {}
+        self._held: dict[Hashable, Any] = {}
+
+    def once(self, sequence: int, question: Hashable, make: Callable[[], _T]) -> _T:
+        """What `make` returned for this question about this snapshot the first time."""
+        if sequence != self._sequence or len(self._held) >= _MOST_ANSWERS:
+            self._sequence, self._held = sequence, {}
+        if question not in self._held:
+            self._held[question] = make()
+        found: _T = self._held[question]
+        return found
 
     def get(
         self, request: Request, sequence: int, question: Hashable, make: Callable[[], Mapping[str, Any]]
     ) -> Response:
         """The answer to `question` about the snapshot of that number; 304 where the asker has it already."""
-        if sequence != self._sequence or len(self._held) >= _MOST_ANSWERS:
-            self._sequence, self._held = sequence, {}
-        held = self._held.get(question)
-        if held is None:
-            body = _encode(make()) + b"\n"
-            packed = gzip.compress(body, _FAST, mtime=0) if len(body) >= _MIN_GZIP else None
-            held = self._held[question] = body, packed, f'W/"{len(body):x}-{zlib.crc32(body):08x}"'
-        body, packed, tag = held
+        body, packed, tag = self.once(sequence, question, lambda: _packed(make()))
         headers = {"ETag": tag, "Cache-Control": "no-cache", "Vary": "Accept-Encoding"}
         if tag in {given.strip() for given in request.headers.get("if-none-match", "").split(",")}:
             return Response(status_code=304, headers=headers)
         if packed is not None and accepts_gzip(request.headers.get("accept-encoding", "")):
             return Response(packed, headers=headers | {"Content-Encoding": "gzip"}, media_type="application/json")
         return Response(body, headers=headers, media_type="application/json")
+
+
+def _packed(document: Mapping[str, Any]) -> tuple[bytes, bytes | None, str]:
+    """Body, the same packed where that is worth it, and its tag."""
+    body = _encode(document) + b"\n"
+    packed = gzip.compress(body, _FAST, mtime=0) if len(body) >= _MIN_GZIP else None
+    return body, packed, f'W/"{len(body):x}-{zlib.crc32(body):08x}"'
 
 
 def json_response(document: Mapping[str, Any], status: int = 200) -> Response:

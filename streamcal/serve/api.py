@@ -14,9 +14,10 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from streamcal.serve import api_models as models
+from streamcal.serve import api_tables as tables
 from streamcal.serve.answers import Answers, json_response
 from streamcal.serve.sources import Access, Sources
-from streamcal.serve.view import find_model, find_window, history_view, model_view, status_view
+from streamcal.serve.view import find_model, find_window, history_view, model_view, status_view, summaries_view
 from streamcal.serve.view_maps import maps_view
 from streamcal.serve.view_segments import segments_view
 from streamcal.snapshot import ModelSnapshot, Snapshot
@@ -44,8 +45,11 @@ def api_router(sources: Sources, access: Access) -> APIRouter:
     @router.get("/status", response_model=models.StatusAnswer, summary="The daemon at a glance")
     async def status() -> Response:
         reason = sources.readiness.reason
-        document = status_view(sources.holder.latest, now_ms=time.time_ns() // 1_000_000)
+        snapshot = sources.holder.latest
+        document = status_view(snapshot, now_ms=time.time_ns() // 1_000_000)
+        lines = [] if snapshot is None else answers.once(snapshot.sequence, "models", lambda: summaries_view(snapshot))
         document |= {
+            "models": lines,
             "version": sources.version,
             "ready": reason is None,
             "not_ready_reason": reason,
@@ -60,9 +64,9 @@ def api_router(sources: Sources, access: Access) -> APIRouter:
         return answers.get(request, snapshot.sequence, ("model", model), lambda: model_view(snapshot, found))
 
     @router.get(
-        "/segments", response_model=models.SegmentsAnswer, responses=NOT_FOUND, summary="Segments, the worst first"
+        "/segments", response_model=tables.SegmentsAnswer, responses=NOT_FOUND, summary="Segments, the worst first"
     )
-    async def segments(request: Request, asked: Annotated[models.AskedSegments, Query()]) -> Response:
+    async def segments(request: Request, asked: Annotated[tables.AskedSegments, Query()]) -> Response:
         snapshot, found = _found(sources, asked.model)
         held = find_window(found, asked.window)
         if held is None:
@@ -72,7 +76,7 @@ def api_router(sources: Sources, access: Access) -> APIRouter:
         question = ("segments", *asked.model_dump().values())
         return answers.get(request, snapshot.sequence, question, lambda: head | segments_view(found, held, asked))
 
-    @router.get("/history", response_model=models.HistoryAnswer, responses=NOT_FOUND, summary="Figures over time")
+    @router.get("/history", response_model=tables.HistoryAnswer, responses=NOT_FOUND, summary="Figures over time")
     async def history(request: Request, model: Model, window: Window = None) -> Response:
         snapshot, found = _found(sources, model)
         name = window or next(iter(sources.holder.trace.windows(found.name)), "")
@@ -86,7 +90,7 @@ def api_router(sources: Sources, access: Access) -> APIRouter:
             lambda: history_view(snapshot.sequence, model, name, track),
         )
 
-    @router.get("/maps", response_model=models.MapsAnswer, responses=NOT_FOUND, summary="The map history")
+    @router.get("/maps", response_model=tables.MapsAnswer, responses=NOT_FOUND, summary="The map history")
     async def maps(request: Request, model: Model) -> Response:
         snapshot, found = _found(sources, model)
         return answers.get(request, snapshot.sequence, ("maps", model), lambda: maps_view(snapshot, found))

@@ -14,6 +14,7 @@ from fastapi import APIRouter, Depends, HTTPException, Path
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from streamcal.serve import api_models as models
+from streamcal.serve import api_tables as tables
 from streamcal.serve.exposition import label_value
 from streamcal.serve.requests import Asked, Requests, TooManyRequestsError, Tracked
 from streamcal.serve.sources import Access, Sources
@@ -53,11 +54,11 @@ def requests_router(sources: Sources, access: Access) -> APIRouter:
 
     @router.post(
         "/requests",
-        response_model=models.RequestAnswer,
+        response_model=tables.RequestAnswer,
         status_code=202,
         summary="Ask for a refit, or to promote, roll back to, pin or unpin a map",
     )
-    async def submit(asked: models.AskedRequest, requests: Requests = taker) -> dict[str, Any]:
+    async def submit(asked: tables.AskedRequest, requests: Requests = taker) -> dict[str, Any]:
         snapshot = sources.holder.latest
         found = None if snapshot is None else find_model(snapshot, asked.model)
         if found is None:
@@ -67,7 +68,7 @@ def requests_router(sources: Sources, access: Access) -> APIRouter:
         except TooManyRequestsError as error:
             raise HTTPException(429, "too many requests are waiting for the loop; ask again later") from error
 
-    @router.get("/requests/{number}", response_model=models.RequestAnswer, summary="What came of a request")
+    @router.get("/requests/{number}", response_model=tables.RequestAnswer, summary="What came of a request")
     async def find(number: Annotated[int, Path(ge=1, le=2**53)], requests: Requests = taker) -> dict[str, Any]:
         request = requests.find(number)
         if request is None:

@@ -18,7 +18,7 @@ __all__ = ["MOST_MAPS", "chart_data", "history_data"]
 
 _MOST_POINTS: Final = 1000  # a wide screen has hardly more columns of pixels
 MOST_MAPS: Final = 100
-"""Newest entries of the map history that the page shows."""
+"""Entries of the map history that the page shows: half the newest, half the newest that changed the map."""
 
 _PEAKS: Final = frozenset(("ece", "evidence"))
 """Of many moments drawn as one, the highest value of these stays, so that no peak is hidden; of others the last."""
@@ -75,9 +75,12 @@ def _of_part(rows: Sequence[Mapping[str, Any]], name: str) -> float | None:
 
 
 def _attempts(maps: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The newest entries, newest first, in the form of ``/api/v1/maps``."""
+    """The newest entries and the newest changes before them, newest first, in the form of ``/api/v1/maps``."""
     promoted = [entry["version"] for entry in maps if entry["promoted"]]
-    return [_attempt(entry, promoted[-1] if promoted else None) for entry in reversed(maps[-MOST_MAPS:])]
+    half = MOST_MAPS // 2
+    changes = [i for i, entry in enumerate(maps) if entry["promoted"] and entry["reason"] != "publication"]
+    shown = sorted({*range(max(0, len(maps) - half), len(maps)), *changes[-half:]}, reverse=True)
+    return [_attempt(maps[i], promoted[-1] if promoted else None) for i in shown]
 
 
 def _attempt(entry: Mapping[str, Any], in_force: int | None) -> dict[str, Any]:

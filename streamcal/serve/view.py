@@ -15,7 +15,7 @@ from streamcal.serve.trace import CAPACITY, TRACED, Track
 from streamcal.serve.verdict import verdict
 from streamcal.snapshot import AlarmState, Figures, MapState, ModelSnapshot, Series, Snapshot, WindowFigures
 
-__all__ = ["find_model", "find_window", "history_view", "model_view", "status_view", "whole_of"]
+__all__ = ["find_model", "find_window", "history_view", "model_view", "status_view", "summaries_view", "whole_of"]
 
 _WHOLE = Series("all", "all")
 
@@ -31,10 +31,10 @@ def find_window(model: ModelSnapshot, window: str | None) -> WindowFigures | Non
 
 
 def status_view(snapshot: Snapshot | None, *, now_ms: int) -> dict[str, Any]:
-    """What one snapshot says of the stream, and a line per model."""
+    """What one snapshot says of the stream."""
     if snapshot is None:
         empty: dict[str, Any] = {"sequence": 0, "event_time_ms": None, "pending": 0, "pending_bytes": 0}
-        return empty | {"counters": {"rejected": {}}, "partitions": [], "models": []}
+        return empty | {"counters": {"rejected": {}}, "partitions": []}
     rejected: dict[str, dict[str, int]] = {}
     for (topic, reason), count in sorted(snapshot.rejected.items()):
         rejected.setdefault(topic, {})[reason] = count
@@ -45,7 +45,6 @@ def status_view(snapshot: Snapshot | None, *, now_ms: int) -> dict[str, Any]:
         "pending_bytes": snapshot.pending_bytes,
         "counters": {**snapshot.counters, "rejected": rejected},
         "partitions": _partitions(snapshot, now_ms),
-        "models": [_summary(model) for model in snapshot.models],
     }
 
 
@@ -63,6 +62,11 @@ def _partitions(snapshot: Snapshot, now_ms: int) -> list[dict[str, Any]]:
         for topic, partition in sorted(snapshot.watermarks.keys() | snapshot.lag.keys())
         for at in (snapshot.watermarks.get((topic, partition)),)
     ]
+
+
+def summaries_view(snapshot: Snapshot) -> list[dict[str, Any]]:
+    """A line per model; looks at every segment."""
+    return [_summary(model) for model in snapshot.models]
 
 
 def _summary(model: ModelSnapshot) -> dict[str, Any]:

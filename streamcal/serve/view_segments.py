@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from streamcal.serve.api_models import AskedSegments
+from streamcal.serve.api_tables import AskedSegments
 from streamcal.serve.exposition import label_value
 from streamcal.snapshot import Figures, ModelSnapshot, Series, WindowFigures
 

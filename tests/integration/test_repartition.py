@@ -15,7 +15,7 @@ from uuid import uuid4
 import pytest
 from daemon_process import Daemon, wait_until
 from event_streams import START_MS
-from kafka import KafkaProducer
+from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
 from kafka.admin import KafkaAdminClient
 from kafka.partitioner.default import murmur2
 from recount import recount
@@ -23,6 +23,10 @@ from recount_events import Event, Rules
 from topic_dump import read_all
 
 from streamcal.errors import BrokerError
+from streamcal.runtime.config_kafka import Kafka
+from streamcal.runtime.logs.kafka_clients import KafkaClients
+from streamcal.runtime.repartition import Purge
+from streamcal.runtime.repartition_purge import delete_what_was_read
 
 pytestmark = pytest.mark.kafka
 
@@ -208,6 +212,26 @@ def test_offsets_that_are_gone_are_an_error_and_never_a_fresh_start(
     said = refused(settings, tmp_path)
     assert f"group {group!r} has no offsets for topic {unlike['o']!r}" in said
     assert "kafka-consumer-groups --reset-offsets" in said
+
+
+def test_what_the_daemon_read_is_deleted_an_hour_later(kafka: str, topics: Topics) -> None:
+    (internal,) = topics("again", partitions=2)
+    group = f"group-{uuid4().hex[:10]}"
+    clients = KafkaClients(Kafka(bootstrap_servers=(kafka,), group_id=group))
+    producer = KafkaProducer(bootstrap_servers=kafka)
+    for number in range(20):
+        producer.send(internal, b"%d" % number, partition=number % 2)
+    producer.flush()
+    producer.close()
+    first, second = parts = [TopicPartition(internal, number) for number in range(2)]
+    consumer = KafkaConsumer(bootstrap_servers=kafka, group_id=group, enable_auto_commit=False)
+    consumer.assign(parts)
+    purge = Purge()
+    for minutes, committed, begins in ((0, 3, 0), (30, 7, 0), (60, 9, 3), (90, 9, 7)):
+        consumer.commit({first: OffsetAndMetadata(committed, "", -1)})
+        delete_what_was_read(clients, purge, parts, minutes * 60_000)
+        assert consumer.beginning_offsets(parts) == {first: begins, second: 0}
+    consumer.close()
 
 
 def written_again(daemon: Daemon) -> float:

@@ -104,7 +104,7 @@ def fill(kafka: str, topic: str, rule: str, prefix: str) -> None:
     producer = KafkaProducer(bootstrap_servers=kafka, linger_ms=20)
     for number in range(300):
         text = f"{prefix}-{number}"
-        place = PARTITIONERS[rule](text.encode(), 4)
+        place = PARTITIONERS[rule](text.encode()) % 4
         producer.send(topic, b'{"id":"%s"}' % text.encode(), key=text.encode(), partition=place)
     producer.flush()
     producer.close()

@@ -12,6 +12,7 @@ import pytest
 from served_snapshots import HOUR_MS, NOW_MS, WHOLE, model_of, snapshot_of, sources_of, window_of
 
 from streamcal.serve import api_models as models
+from streamcal.serve import api_tables as tables
 from streamcal.serve.app import application
 from streamcal.serve.http import HttpServer
 from streamcal.serve.live import SnapshotHolder
@@ -96,14 +97,14 @@ def test_what_is_not_known_yet_is_null_and_not_zero(client, holder):
     for name in ("standing", "labels", "early", "champion", "event_time_ms", "last_outcome_ms"):
         assert document[name] is None
     assert document["verdict"]["state"] == "unknown"
-    assert ask(client, "/maps", models.MapsAnswer, model="bare")["maps"] == []
+    assert ask(client, "/maps", tables.MapsAnswer, model="bare")["maps"] == []
     assert client.get("/segments", params={"model": "bare"}).status_code == 404
     assert client.get("/history", params={"model": "bare"}).status_code == 404
     holder.publish(before)
 
 
 def segments(client, **parameters):
-    return ask(client, "/segments", models.SegmentsAnswer, model="default", window="24h", **parameters)
+    return ask(client, "/segments", tables.SegmentsAnswer, model="default", window="24h", **parameters)
 
 
 def test_segments_are_paged_without_loss_or_repetition(client):
@@ -164,7 +165,7 @@ def test_raw_figures_are_shown_on_request(client):
 
 
 def test_history_has_a_value_or_null_per_point(client):
-    document = ask(client, "/history", models.HistoryAnswer, model="default", window="24h")
+    document = ask(client, "/history", tables.HistoryAnswer, model="default", window="24h")
     assert document["at_ms"] == [NOW_MS - 1000, NOW_MS]
     assert document["served"]["ece"] == [MODEL.windows[1].served["ece"][0]] * 2
     assert document["threshold"] == [14.9, 14.9]
@@ -173,7 +174,7 @@ def test_history_has_a_value_or_null_per_point(client):
 
 
 def test_maps_say_what_was_done_and_why_and_are_drawn(client):
-    document = ask(client, "/maps", models.MapsAnswer, model="default")
+    document = ask(client, "/maps", tables.MapsAnswer, model="default")
     told = [(one["action"], one["reason"], one["version"], one["in_force"]) for one in document["maps"]]
     assert told == [
         ("rolled_back", "worse_than_parent", 4, True),
@@ -193,7 +194,7 @@ def test_hostile_names_go_through_a_query_and_come_back_as_they_are(client):
     names = [model["name"] for model in ask(client, "/status", models.StatusAnswer)["models"]]
     shown = HOSTILE.replace("\x00", "%00")  # as on metrics
     assert names == ["default", shown]
-    document = ask(client, "/segments", models.SegmentsAnswer, model=shown)
+    document = ask(client, "/segments", tables.SegmentsAnswer, model=shown)
     assert document["segments"][0]["segment"] == f"country={shown}"
 
 
@@ -253,7 +254,7 @@ def test_requests_reach_the_loop_in_order_and_tell_what_came_of_them(client, que
     ]
     queue.settle(numbers[0], "refused", "no_gain")
     answer = client.get(f"/requests/{numbers[0]}", headers={"Authorization": f"Bearer {TOKEN}"})
-    models.RequestAnswer.model_validate(answer.json(), strict=True)
+    tables.RequestAnswer.model_validate(answer.json(), strict=True)
     assert (answer.json()["state"], answer.json()["detail"]) == ("refused", "no_gain")
     assert client.get("/requests/99999", headers={"Authorization": f"Bearer {TOKEN}"}).status_code == 404
 

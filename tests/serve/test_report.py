@@ -93,7 +93,7 @@ def result(model: ModelReport | None = None, name: str = "default", **fields: An
 class Page(HTMLParser):
     """Tags, attributes and text of a page; fails on tags closed in the wrong order."""
 
-    VOID = frozenset({"meta", "br"})
+    VOID = frozenset({"meta", "br", "input"})
     scripts: list[str]
     style = ""
     data = ""
@@ -317,7 +317,19 @@ def test_long_tables_are_cut_with_a_note(tmp_path):
     keys = [row[0] for row in page.rows if row[0].startswith("k=")]
     assert keys == [f"k={i}" for i in range(59, 9, -1)]
     assert "10 more are in report.json" in page.words
-    assert [entry["version"] for entry in json.loads(page.data)[0]["maps"]["maps"]] == list(range(169, 69, -1))
+    assert [entry["version"] for entry in json.loads(page.data)[0]["maps"]["maps"]] == list(range(169, 119, -1))
+
+
+def test_changes_of_the_map_are_shown_however_many_attempts_came_since(tmp_path):
+    tried = {"family": "tracking", "at_ms": FEB}
+    maps = [{**tried, "version": 1, "promoted": True, "reason": "", "document": {}}]
+    for version in range(2, 202):
+        maps.append({**tried, "promoted": False, "reason": "no_gain"})
+        maps.append({**tried, "version": version, "promoted": True, "reason": "publication", "document": {}})
+    page = Page(write_report(result(ModelReport({}, maps=maps)), tmp_path)[1].read_text())
+    shown = json.loads(page.data)[0]["maps"]["maps"]
+    assert (shown[-1]["version"], shown[-1]["action"]) == (1, "promoted")
+    assert [entry["version"] for entry in shown[:50:2]] == list(range(201, 176, -1))
 
 
 def test_a_long_history_is_thinned_without_losing_its_peak():

@@ -82,7 +82,7 @@ class CoPartition:
             self._keyed[role]["none" if record.key is None else "id" if record.key == key else "other"] += 1
             if rule is not None:
                 self._counters.add("streamcal_partitioner_checked", (name,))
-                if rule(key, self._partitions) != partition:
+                if rule(key) % self._partitions != partition:
                     self._counters.add("streamcal_partitioner_mismatch", (name,))
             placed[key] = partition
             placed.move_to_end(key)

@@ -54,22 +54,23 @@ def murmur2_partition(key: bytes, partitions: int) -> int:
     return (murmur2(key) & 0x7FFFFFFF) % partitions
 
 
-def _crc32_partition(key: bytes, partitions: int) -> int:
-    return zlib.crc32(key) % partitions
+def _positive_murmur2(key: bytes) -> int:
+    return murmur2(key) & 0x7FFFFFFF
 
 
-def _fnv1a_partition(key: bytes, partitions: int) -> int:
+def _fnv1a(key: bytes) -> int:
     found = 0x811C9DC5
     for byte in key:
         found = (found ^ byte) * 0x01000193 & _MASK
-    return abs(found - (1 << 32) if found & 0x80000000 else found) % partitions
+    return abs(found - (1 << 32) if found & 0x80000000 else found)
 
 
-PARTITIONERS: Final[Mapping[str, Callable[[bytes, int], int]]] = {
-    "murmur2": murmur2_partition,
-    "crc32": _crc32_partition,
-    "fnv1a": _fnv1a_partition,
+PARTITIONERS: Final[Mapping[str, Callable[[bytes], int]]] = {
+    "murmur2": _positive_murmur2,
+    "crc32": zlib.crc32,
+    "fnv1a": _fnv1a,
 }
+"""Name to what is taken modulo the number of partitions."""
 
 WRITERS: Final[Mapping[str, str]] = {
     "murmur2": "murmur2, the rule of Java clients",
@@ -98,7 +99,7 @@ def likely_rule(placed: Mapping[bytes, int], partitions: int) -> str | None:
     if partitions < 2 or len(placed) < _FEWEST:
         return None
     for name, rule in PARTITIONERS.items():
-        agreeing = sum(rule(key, partitions) == partition for key, partition in placed.items())
+        agreeing = sum(rule(key) % partitions == partition for key, partition in placed.items())
         if agreeing >= _AGREEMENT * len(placed):
             return name
     return UNKNOWN

@@ -54,11 +54,26 @@ streamcal.panels = (() => {
   const actions = { promoted: "promoted", refused: "refused", rolled_back: "rolled back", shadow: "kept in shadow", published: "published", pinned: "pinned", unpinned: "unpinned" };
   const reasonOf = (map) => [map.reason || (map.action === "promoted" ? "gain" : "–"), map.trigger === "schedule" ? "" : `(${map.trigger})`, map.who ? `by ${map.who}` : "", map.why].filter((words) => words).join(" ");
 
+  // Newest first; without what a tracking filter publishes as it moves, like refusals around it become one entry.
+  function decisions(log) {
+    const kept = [];
+    for (const map of log) {
+      if (map.action === "published" && !map.in_force) continue;
+      const newer = kept[kept.length - 1];
+      if (map.action === "refused" && newer?.action === "refused" && newer.reason === map.reason && map.trigger === newer.trigger) {
+        kept[kept.length - 1] = { ...newer, at_ms: map.at_ms, attempts: newer.attempts + map.attempts };
+      } else kept.push(map);
+    }
+    return kept;
+  }
+
   // The map history with a picture of each, and the chosen one large.
-  function maps(root, document_, { most = Infinity } = {}) {
+  function maps(root, document_) {
     const place = by(root, "maps");
     const list = root.querySelector("[data-map-log]");
-    const rows = document_.maps.slice(0, most);
+    const everything = root.querySelector("[data-map-all]");
+    everything.onchange = () => maps(root, document_);
+    const rows = everything.checked ? document_.maps : decisions(document_.maps);
     const drawable = document_.maps.filter((map) => map.served);
     const force = drawable.find((map) => map.in_force) ?? null;
     if (!drawable.some((map) => map.version === place.chosen)) place.chosen = force?.version ?? drawable[0]?.version ?? null;

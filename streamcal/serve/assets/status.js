@@ -20,7 +20,7 @@
 
   async function ask(path, parameters = {}) {
     const query = new URLSearchParams(Object.entries(parameters).filter(([, value]) => value !== null && value !== ""));
-    const answer = await fetch(`api/v1/${path}${query.size ? `?${query}` : ""}`, { cache: "no-cache", signal: AbortSignal.timeout(patience) });
+    const answer = await fetch(`api/v1/${path}?${query}`, { cache: "no-cache", signal: AbortSignal.timeout(patience) });
     if (answer.status === 404) return null; // not known yet, or gone
     if (!answer.ok) throw new Error(`${path} answered ${answer.status}`);
     return answer.json();
