@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from streamcal.detect.panes import WatchPanes
 from streamcal.detect.watch import ModelWatch
 from streamcal.early.signs import EarlySigns
-from streamcal.maps.loop import ModelLoop, PublishMap, shadowed_model
+from streamcal.errors import StreamcalError
+from streamcal.maps.loop import MapRequest, ModelLoop, PublishMap, shadowed_model
 from streamcal.moments import HOUR_MS, Repeat, moments
-from streamcal.published import Publisher
+from streamcal.published import WHOLE, Publisher
 from streamcal.settings import EngineSettings
 from streamcal.snapshot import Snapshot
 from streamcal.stats.aggregate import Aggregate
@@ -58,7 +59,7 @@ class Aggregator:
         The model's event time; None until every log has had an event.
     """
 
-    STATE = ("names", "aggregate", "loops", "watches", "watch_panes", "signs", "event_time_ms", "_started")
+    STATE = ("names", "aggregate", "loops", "watches", "watch_panes", "signs", "event_time_ms", "_started", "_alarms")
 
     def __init__(
         self,
@@ -91,6 +92,7 @@ class Aggregator:
         self._commands: list[PublishMap] = []
         self._sources: list[int] = []
         self._started = False
+        self._alarms: dict[int, int] = {}
         for name in settings.models:
             self.loop(names.model(name))
 
@@ -146,6 +148,19 @@ class Aggregator:
     def rules(self, model: int) -> ModelRules:
         """Join rules of a model index."""
         return self._settings.rules(self.names.models[model])
+
+    def ask(self, model: str, request: MapRequest) -> None:
+        """Do what a person asks of the maps of a model, now.
+
+        Raises
+        ------
+        StreamcalError
+            There is no such model, event time has not begun, or the map asked for is not known.
+        """
+        if model not in self.names.models or self.event_time_ms is None:
+            what = f"there is no model {model!r}" if self.event_time_ms is not None else "no event has been seen yet"
+            raise StreamcalError(what, hint=f"models seen: {', '.join(self.names.models) or 'none'}")
+        self._commands.extend(self.loop(self.names.model(model)).manual(self.event_time_ms, request))
 
     def repeats(self) -> set[Repeat]:
         """What happens at moments, and how long after the last event it still has something to say."""
@@ -258,11 +273,23 @@ class Aggregator:
     def _at_moment(self, moment: int) -> None:
         self.aggregate.advance(moment)
         self._weigh(dict.fromkeys(self._sources, (moment, moment)))
-        for loop in self.loops.values():
+        for model, loop in self.loops.items():
+            alarmed = self._alarmed(model, moment)
             if moment % loop.every_ms == 0:
                 self._commands.extend(loop.attempt(moment))
+            elif alarmed:
+                self._commands.extend(loop.alarm(moment))
         if moment % HOUR_MS == 0 and self._on_history is not None:
             self._on_history(moment)
+
+    def _alarmed(self, model: int, moment: int) -> bool:
+        """Whether an alarm of the whole model has become known since the last moment.
+
+        By when it could be known, not by when it was weighed, which depends on how far the logs were read.
+        """
+        known = sum(record.at_ms <= moment and record.series == WHOLE for record in self.watches[model].alarms)
+        before, self._alarms[model] = self._alarms.get(model, 0), known
+        return known > before
 
     def _weigh(self, marks: Marks) -> None:
         """Let the detector weigh what every source has sealed."""

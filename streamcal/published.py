@@ -34,7 +34,7 @@ from streamcal.stats.reliability import reliability
 from streamcal.stream.events import Names
 from streamcal.stream.tally import Tally
 
-__all__ = ["Publisher", "WindowCounts"]
+__all__ = ["WHOLE", "Publisher", "WindowCounts"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

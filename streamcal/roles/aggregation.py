@@ -13,7 +13,7 @@ from typing import Any, Final
 from streamcal.aggregator import Aggregator
 from streamcal.errors import StateFormatError
 from streamcal.maps import saved  # noqa: F401, maps and documents become values of states
-from streamcal.maps.loop import PublishMap
+from streamcal.maps.loop import MapRequest, PublishMap
 from streamcal.parts.mark import Mark, MarkKey
 from streamcal.parts.merge import Merge
 from streamcal.parts.part import Part, StoredKey
@@ -79,6 +79,7 @@ class Aggregation:
         self._snapshot_bytes = 0
         self._snapshot_after = snapshot_after
         self._fresh = True
+        self._asked = False
 
     def take_over(self, about: bytes) -> Iterator[Restored]:
         """Claim the state and take it up; yields progress. Raises as `ClaimedLog.take_over`."""
@@ -118,6 +119,11 @@ class Aggregation:
             else:
                 self._merge.mark(marked, Mark.from_bytes(value))
 
+    def ask(self, model: str, request: MapRequest) -> None:
+        """Do what a person asks; durable and published with the next `settle`. Raises as `Aggregator.ask`."""
+        self.aggregator.ask(model, request)
+        self._asked = True
+
     def settle(self, publish: Publish, topic: CountsTopic) -> None:
         """Let everything follow from what was taken in; decisions are durable before anyone sees them.
 
@@ -128,7 +134,7 @@ class Aggregation:
         """
         self._merge.settle()
         commands = self.aggregator.take_commands()
-        if commands or self._read_bytes >= max(self._snapshot_after, self._snapshot_bytes):
+        if commands or self._asked or self._read_bytes >= max(self._snapshot_after, self._snapshot_bytes):
             self.snapshot()
             # Only what no takeover will read again may go, and a takeover goes on from the snapshot.
             self._take_back(topic)
@@ -145,7 +151,7 @@ class Aggregation:
         """Write the whole state down."""
         state = pack({"format": STATE_FORMAT, "state": dump(self)})
         self._log.snapshot(state)
-        self._read_bytes, self._snapshot_bytes = 0, len(state)
+        self._read_bytes, self._snapshot_bytes, self._asked = 0, len(state), False
 
     def picture(self, lag: dict[tuple[str, int], int]) -> Snapshot:
         """The immutable picture of this moment."""

@@ -20,11 +20,13 @@ from streamcal.runtime.config import Config
 from streamcal.runtime.logging_setup import configure_logging, relay_client_warnings
 from streamcal.runtime.logs.kafka_cluster import KafkaCluster
 from streamcal.runtime.loop import Readers
+from streamcal.runtime.map_requests import MapDesk
 from streamcal.runtime.monitor import Monitor, MonitorSettings
 from streamcal.runtime.monitor_wiring import monitor_settings
 from streamcal.runtime.rejections import Rejections
 from streamcal.runtime.running import Running
 from streamcal.runtime.serving import http_application, http_server
+from streamcal.serve.requests import RequestQueue
 
 __all__ = ["run"]
 
@@ -59,7 +61,7 @@ def run(config: Config, *, rearrange: Rearrange = lambda settings, cluster: (set
         A file named in the configuration cannot be read, or the state would pass its limits.
     """
     configure_logging(sys.stdout)
-    readers = Readers()
+    readers, requests = Readers(), RequestQueue()
     relay_client_warnings(lambda: readers.readiness.reason is None)
     app = http_application(
         config,
@@ -68,13 +70,15 @@ def run(config: Config, *, rearrange: Rearrange = lambda settings, cluster: (set
         readers.commits,
         counts=readers.counts.ask,
         counters=readers.counters,
+        requests=requests,
     )
     server = http_server(app, config.serve)
     settings = monitor_settings(config, __version__)
     with server, _stop_signals() as stopped, contextlib.closing(KafkaCluster(config, readers.counters)) as cluster:
         monitor = Monitor(*rearrange(settings, cluster), time.monotonic, Rejections(cluster.dead_letters))
         log.info("serving", url=server.url, version=__version__)
-        Running(monitor, readers, config.kafka.commit_interval.ms / 1000, _session_s(config)).run(stopped.is_set)
+        desk = MapDesk(requests, monitor)
+        Running(monitor, readers, config.kafka.commit_interval.ms / 1000, _session_s(config), desk).run(stopped.is_set)
     log.info("stopped", read=monitor.read)
 
 

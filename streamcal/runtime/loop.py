@@ -7,15 +7,14 @@ picture and to call a partition idle, and nothing else.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 
 import structlog
 
 from streamcal.engine import Engine
-from streamcal.errors import MapDocumentError
-from streamcal.maps.document import NewerSchemaError, decode
 from streamcal.maps.loop import PublishMap
+from streamcal.runtime.adopting import readable
 from streamcal.runtime.counts_desk import CountsDesk
 from streamcal.runtime.logs.base import Log, RejectedSink
 from streamcal.serve.live import CommitRecorder, Readiness, SnapshotHolder
@@ -149,7 +148,7 @@ class Runtime:
 
     def _adopt(self) -> None:
         """Go on from the maps already published; what is no document is passed over, as transformers do."""
-        published = {name: _readable(name, documents) for name, documents in self._source.open().items()}
+        published = {name: readable(name, documents) for name, documents in self._source.open().items()}
         self.engine.adopt({name: documents for name, documents in published.items() if documents})
         self._publish(self.engine.handle([]))
 
@@ -193,24 +192,3 @@ class Runtime:
             known = [value for value in others if value is not None]
             if known and len(known) == len(others):
                 self._publish(self.engine.advance_idle(topic, partition, min(known)))
-
-
-def _readable(key: str, documents: Sequence[bytes]) -> list[bytes]:
-    """Those of `documents` that verify; a newer schema is refused, since its version would be taken again.
-
-    Raises
-    ------
-    NewerSchemaError
-        A later release has written to this topic.
-    """
-    sound = []
-    for data in documents:
-        try:
-            decode(data)
-        except NewerSchemaError:
-            raise
-        except MapDocumentError as error:
-            log.warning("map document passed over", key=key, error=error.what)
-        else:
-            sound.append(data)
-    return sound

@@ -9,6 +9,7 @@ import structlog
 
 from streamcal.published import WindowCounts
 from streamcal.runtime.loop import Pace, Readers
+from streamcal.runtime.map_requests import MapDesk
 from streamcal.runtime.monitor import Monitor
 
 __all__ = ["Running"]
@@ -31,14 +32,24 @@ class Running:
     commit_every_s : float
     session_s : float
         Pictures stop when the group has not confirmed us for so long: another may have taken over.
+    desk : MapDesk, optional
+        Where requests to change maps are carried out.
     """
 
-    def __init__(self, monitor: Monitor, readers: Readers, commit_every_s: float, session_s: float) -> None:
+    def __init__(
+        self,
+        monitor: Monitor,
+        readers: Readers,
+        commit_every_s: float,
+        session_s: float,
+        desk: MapDesk | None = None,
+    ) -> None:
         self._monitor = monitor
         self._readers = readers
         self._commit_pace = Pace(commit_every_s)
         self._progress_pace = Pace(_PROGRESS_S)
         self._session_s = session_s
+        self._desk = desk
 
     def run(self, should_stop: Callable[[], bool]) -> None:
         """Work until `should_stop`; what was joined is durable before it returns."""
@@ -57,7 +68,11 @@ class Running:
 
     def _commit(self) -> None:
         started = time.monotonic()
-        self._monitor.commit()
+        if self._desk is not None:
+            self._desk.take()
+        durable = self._monitor.commit()
+        if self._desk is not None:
+            self._desk.answer(durable=durable)
         self._readers.commits.observe(time.monotonic() - started)
 
     def _show(self) -> None:

@@ -6,9 +6,12 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+import structlog
+
 from streamcal.errors import BrokerError
 from streamcal.maps.loop import PublishMap
 from streamcal.roles.task import CountsTopic
+from streamcal.runtime.adopting import readable
 from streamcal.runtime.cluster import Group
 from streamcal.runtime.config import Config
 from streamcal.runtime.logs.co_partition import CoPartition
@@ -21,6 +24,7 @@ from streamcal.runtime.logs.kafka_specs import LARGEST_LETTER, counts_spec, stat
 from streamcal.runtime.logs.kafka_state import KafkaCounts, KafkaRecordLog, Producing
 from streamcal.runtime.logs.kafka_topics import check_equal_counts, prepare_topics, read_maps
 from streamcal.runtime.logs.record_ids import id_readers
+from streamcal.runtime.map_signing import map_signing
 from streamcal.runtime.repartition import Inputs, input_topics
 from streamcal.runtime.repartition_router import Router
 from streamcal.serve.process_counters import ProcessCounters
@@ -28,6 +32,8 @@ from streamcal.state.claimed_log import RecordLog
 from streamcal.stream.events import TOPICS
 
 __all__ = ["KafkaCluster"]
+
+log = structlog.get_logger(__name__)
 
 _CLOSE_S: Final = 5.0
 _LETTER_BLOCK_MS: Final = 2_000
@@ -61,6 +67,7 @@ class KafkaCluster:
         topics, kafka, inputs = config.topics, config.kafka, input_topics(config)
         self._clients = clients = KafkaClients(kafka)
         self._maps = topics.maps
+        self._signing = map_signing(config.maps)
         counters = counters or ProcessCounters()
         sources = prepare_topics(clients, topics, create=kafka.create_topics, rewritten=inputs.rewritten)
         self.sources, self.shards = sources, SHARDS
@@ -106,12 +113,22 @@ class KafkaCluster:
     def publish_maps(self, commands: Sequence[PublishMap]) -> None:
         """Append to the maps topic."""
         for command in commands:
-            self._producing.send(self._maps, None, command.key.encode(), command.document)
+            document = self._signing.outgoing(command.key, command.document)
+            self._producing.send(self._maps, None, command.key.encode(), document)
         self._producing.wait()
 
     def published_maps(self) -> Mapping[str, Sequence[bytes]]:
-        """Every document of the maps topic."""
-        return read_maps(self._clients, self._maps)
+        """Every document of the maps topic that can be read and, where keys are configured, is signed by one."""
+        found = {}
+        for key, documents in read_maps(self._clients, self._maps).items():
+            taken = self._signing.incoming(key, documents)
+            if taken.refused:
+                log.warning(
+                    "map documents without a valid signature are passed over", key=key, count=len(taken.refused)
+                )
+            if sound := readable(key, taken.accepted):
+                found[key] = sound
+        return found
 
     def close(self) -> None:
         """Leave the group and the broker."""
