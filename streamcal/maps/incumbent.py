@@ -58,6 +58,12 @@ class Incumbent:
         assert newest is not None
         return newest
 
+    @property
+    def fitted_on(self) -> int:
+        """Rows of the scarcer class that it was fitted to; 0 where it was not fitted to counts."""
+        counts = None if self.document is None else self.document.counts
+        return 0 if counts is None else min(counts.positives, counts.n - counts.positives)
+
     def judge(self, rows: JudgedRows) -> Floats:
         """Log loss at each entry of `rows`, all predicted since it is in force; adds to the parent's gain."""
         loss = self.served.log_loss(rows)

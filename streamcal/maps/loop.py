@@ -245,7 +245,9 @@ class ModelLoop:
         self.challengers.learn(entered, moment_ms, self._fits.stop)
 
     def _decide(self, moment_ms: int, trigger: Trigger) -> Decision:
-        decision = decide(self.evidence, self.challengers, self._fits, self._judged.map_, self.settings.min_count)
+        judged, least = self._judged, self.settings.min_count
+        fitted_on = judged.fitted_on
+        decision = decide(self.evidence, self.challengers, self._fits, judged.map_, least, fitted_on=fitted_on)
         reason = ""
         if trigger != "manual" and self._judged.cools_until(self.settings.cool_down_ms) > moment_ms:
             reason = "cooling_down"

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from streamcal.maps.challengers import Challengers, ChallengerSettings
 from streamcal.maps.costs import COSTS, DEFAULT_FAMILIES
 from streamcal.maps.evidence import Evidence
-from streamcal.maps.families import Identity, Intercept, Platt, Tracking
+from streamcal.maps.families import Identity, Intercept, Map, Platt, Tracking
 from streamcal.maps.fit import FITS
-from streamcal.maps.guards import dispersion, largest_step, mean_is_off, newest_start
+from streamcal.maps.guards import dispersion, largest_step, mean_is_off, newest_start, scarcer
 from streamcal.maps.policy import REFUSALS, WAGER, decide, gain_bar, objection, preferred
 from streamcal.stats.counts import contributions
 from streamcal.stats.fit_panes import FitPanes
@@ -140,6 +140,22 @@ def test_a_map_that_the_newest_labels_contradict_is_refused() -> None:
     shifted = np.where(np.arange(PANES) < PANES - 4, 0.5, -1.5)
     fits = window(40_000, intercept=shifted)
     assert decide(evidence(platt=[9] * 5), fitted(fits, "platt"), fits, Identity(), 50).reason == "mean_off"
+
+
+def test_a_family_in_force_is_refreshed_by_its_own_fit_on_twice_the_labels() -> None:
+    fits = window(4000, slope=0.9)
+    challengers = fitted(fits, "platt")
+    labels = scarcer(fits.whole())
+    cases: list[tuple[Map, int, float, str]] = [
+        (Platt(0.8, 0.1), labels // 2, 0.1, ""),
+        (Platt(0.8, 0.1), labels // 2 + 1, 0.1, "no_gain"),
+        (Platt(0.8, 0.1), labels // 2, -0.1, "no_gain"),
+        (Platt(0.8, 0.1), 0, 0.1, "no_gain"),
+        (Intercept(0.1), labels // 2, 0.1, "no_gain"),
+    ]
+    for in_force, before, gain, reason in cases:
+        decision = decide(evidence(platt=[gain] * 5), challengers, fits, in_force, 50, fitted_on=before)
+        assert decision.reason == reason
 
 
 def test_without_gain_nothing_is_promoted_and_what_was_found_is_told() -> None:
