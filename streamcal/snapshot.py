@@ -268,6 +268,8 @@ class Snapshot:
         (topic, partition) to event time in ms; a partition that has seen nothing is left out.
     lag : mapping
         (topic, partition) to records not yet read; empty where the log cannot tell.
+    incomplete : mapping
+        (topic, partition) to records that were deleted unread and given up, as long as a window may lack them.
     """
 
     sequence: int
@@ -279,3 +281,4 @@ class Snapshot:
     lag: Mapping[tuple[str, int], int]
     pending: int
     pending_bytes: int
+    incomplete: Mapping[tuple[str, int], int] = field(default_factory=dict)

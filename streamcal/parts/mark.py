@@ -61,6 +61,8 @@ class Mark:
     by_model : dict of str to list of int
     rejected : sequence of (topic, reason, count)
     pending_bytes : int
+    gaps : sequence of (topic, records, until_ms)
+        Records that were given up, and the event time up to which they may have been.
     """
 
     watermarks: tuple[int, int]
@@ -70,6 +72,7 @@ class Mark:
     by_model: dict[str, list[int]]
     rejected: Sequence[tuple[str, str, int]]
     pending_bytes: int
+    gaps: Sequence[tuple[str, int, int]] = ()
 
     def to_bytes(self) -> bytes:
         """The record's value."""
@@ -90,6 +93,7 @@ class Mark:
             raise StateFormatError("a mark on the counts topic has a form this release does not know")
         tree["watermarks"] = tuple(tree["watermarks"])
         tree["rejected"] = [tuple(entry) for entry in tree["rejected"]]
+        tree["gaps"] = [tuple(entry) for entry in tree.get("gaps", ())]
         return cls(**tree)
 
 
@@ -104,6 +108,7 @@ def mark_of(source: Source) -> Mark:
         by_model=by_model,
         rejected=rejected,
         pending_bytes=source.nbytes,
+        gaps=[(topic, lost, until_ms) for topic, (lost, until_ms) in source.gaps.items()],
     )
 
 

@@ -29,7 +29,7 @@ from streamcal.stream.watermark import BEGINNING
 __all__ = ["Merge"]
 
 Ints = NDArray[np.int64]
-_REST: Final = ("_marks", "_claims", "_old_marks", "_old_parts")
+_REST: Final = ("_marks", "_claims", "_old_marks", "_old_parts", "_floors")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +66,7 @@ class Merge:
         self._keys: dict[tuple[int, PartKey], int] = {}
         self._marks: dict[int, Mark] = {}
         self._claims: dict[int, int] = {}
+        self._floors: dict[int, int] = {}
         self._old_marks: list[bytes] = []
         self._old_parts: list[tuple[int, int, bytes]] = []
         self._waiting: dict[tuple[Family, int], list[tuple[int, Ints, Ints]]] = {}
@@ -103,11 +104,15 @@ class Merge:
             told = [(cut, tuple(values)) for cut, values in series]
             self._held[source, key] = _Held(told, table[0].copy(), table[1].copy(), table[2:].T.copy())
 
+    def begin_after(self, floors: Mapping[int, int]) -> None:
+        """Take nothing of claims below these, by source: they were made void by a reset."""
+        self._floors = dict(floors)
+
     def part(self, stored: StoredKey, part: Part) -> None:
         """Take a part in."""
         key = (stored.source, stored.part)
         claim = self._keys.get(key, -1)
-        if stored.claim < claim:
+        if stored.claim < max(claim, self._floors.get(stored.source, -1)):
             self._supersede(stored)
             return
         if stored.claim > claim >= 0:
@@ -122,7 +127,7 @@ class Merge:
     def mark(self, key: MarkKey, mark: Mark) -> None:
         """Take a mark in: everything its source told before is complete up to its watermarks."""
         claim = self._claims.get(key.source, -1)
-        if key.claim < claim:
+        if key.claim < max(claim, self._floors.get(key.source, -1)):
             self._old_marks.append(key.to_bytes())
             return
         if key.claim > claim >= 0:

@@ -8,6 +8,7 @@ is published, and the maps in force are published again at a takeover: so a map 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from streamcal.aggregator import Aggregator
@@ -21,7 +22,9 @@ from streamcal.parts.source_counts import CountSettings
 from streamcal.roles.task import SNAPSHOT_AFTER, CountsTopic
 from streamcal.settings import EngineSettings
 from streamcal.snapshot import Snapshot
+from streamcal.state.about import check_followed
 from streamcal.state.claimed_log import ClaimedLog, Restored
+from streamcal.state.markers import CountsReset
 from streamcal.state.packing import pack, unpack
 from streamcal.state.trees import dump, load
 from streamcal.stream.events import Names
@@ -72,6 +75,7 @@ class Aggregation:
         self.names = Names(settings.dimensions)
         self.tally = Tally()
         self.aggregator = Aggregator(settings, self.names, self.tally)
+        self._history_ms = settings.history_ms
         self.position: int | None = None
         self._merge = Merge(self.aggregator, counts, sources, self.tally)
         self._log = log
@@ -82,10 +86,20 @@ class Aggregation:
         self._asked = False
 
     def take_over(self, about: bytes) -> Iterator[Restored]:
-        """Claim the state and take it up; yields progress. Raises as `ClaimedLog.take_over`."""
+        """Claim the state and take it up; yields progress. Raises as `Task.take_over`."""
         restored = Restored()
         for restored in self._log.take_over(about):
             yield restored
+        check_followed(restored.about, about, where=self._log.where)
+        self.take_up(restored)
+        check_followed(restored.about, about, where=self._log.where, models=self.names.models)
+
+    def take_up(self, restored: Restored) -> None:
+        """Become what was left. Raises StateFormatError."""
+        if restored.reset is not None:
+            reset = CountsReset.from_bytes(restored.reset)
+            self.position = reset.position
+            self._merge.begin_after(reset.floors)
         if restored.snapshot is not None:
             state = unpack(restored.snapshot)
             if state.get("format") != STATE_FORMAT:
@@ -156,12 +170,28 @@ class Aggregation:
     def picture(self, lag: dict[tuple[str, int], int]) -> Snapshot:
         """The immutable picture of this moment."""
         marks = self._merge.marks
-        return self.aggregator.snapshot(
+        picture = self.aggregator.snapshot(
             outcomes_ms=min((mark.watermarks[1] for mark in marks.values()), default=BEGINNING),
             watermarks=dict(self._merge.watermarks()),
             lag=lag,
             pending_bytes=sum(mark.pending_bytes for mark in marks.values()),
         )
+        incomplete = self._incomplete()
+        return replace(picture, incomplete=incomplete) if incomplete else picture
+
+    def _incomplete(self) -> dict[tuple[str, int], int]:
+        """Records that were given up, as long as a window may lack them."""
+        at_ms = self.aggregator.event_time_ms
+        horizon_ms = max(
+            (self.aggregator.rules(model).horizon_ms for model in range(len(self.names.models))), default=0
+        )
+        seen_ms = BEGINNING if at_ms is None else at_ms - horizon_ms - self._history_ms
+        return {
+            (topic, source): lost
+            for source, mark in sorted(self._merge.marks.items())
+            for topic, lost, until_ms in mark.gaps
+            if until_ms >= seen_ms
+        }
 
     def _take_back(self, topic: CountsTopic) -> None:
         stale: list[Any] = self._merge.take_stale()

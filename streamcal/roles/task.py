@@ -15,7 +15,9 @@ from streamcal.errors import StateFormatError
 from streamcal.parts.mark import MarkKey, mark_of
 from streamcal.parts.part import StoredKey
 from streamcal.parts.source_counts import CountSettings, SourceCounts
+from streamcal.state.about import check_followed
 from streamcal.state.claimed_log import ClaimedLog, Restored
+from streamcal.state.markers import SourceReset
 from streamcal.state.packing import pack, unpack
 from streamcal.state.trees import dump, load
 from streamcal.stream.events import Record
@@ -76,17 +78,36 @@ class Task:
         self._snapshot_after = snapshot_after
 
     def take_over(self, about: bytes) -> Iterator[Restored]:
-        """Claim the state and take it up; yields progress, done when exhausted. Raises as `ClaimedLog.take_over`."""
+        """Claim the state and take it up; yields progress, done when exhausted.
+
+        Raises
+        ------
+        StateLostError, StateFormatError, AppendUncertainError
+            As `ClaimedLog.take_over`.
+        ConfigChangeError
+            The state was made under settings that ours cannot follow.
+        """
         restored = Restored()
         for restored in self._log.take_over(about):
             yield restored
+        check_followed(restored.about, about, where=self._log.where)
+        for _ in self.take_up(restored):
+            yield restored
+        check_followed(restored.about, about, where=self._log.where, models=self.source.names.models)
+        if restored.reset is not None and not restored.deltas:
+            for topic, offset in SourceReset.from_bytes(restored.reset).begin.items():
+                self.begin(topic, offset)
+
+    def take_up(self, restored: Restored) -> Iterator[None]:
+        """Become what was left; yields now and then, and counts down what remains. Raises StateFormatError."""
         if restored.snapshot is not None:
             self._load(unpack(restored.snapshot))
             self._snapshot_bytes = len(restored.snapshot)
-        for delta in restored.deltas:
+        for place, delta in enumerate(restored.deltas):
             self._apply(unpack(delta))
             self._delta_bytes += len(delta)
-            yield restored
+            restored.remaining = len(restored.deltas) - place - 1
+            yield
 
     @property
     def offsets(self) -> dict[str, int]:
@@ -105,6 +126,10 @@ class Task:
     def begin(self, topic: str, offset: int) -> None:
         """Let a topic of which nothing was read begin at `offset`; durable with the next commit."""
         self._join(self.source.begin_in(topic, offset))
+
+    def give_up(self, topic: str, offset: int) -> None:
+        """Go on at `offset` without the records before it, which are gone; durable with the next commit."""
+        self._join(self.source.give_up_in(topic, offset))
 
     def advance(self, topic: str, to_ms: int) -> None:
         """Move the watermark of an idle log."""

@@ -16,6 +16,7 @@ import structlog
 
 from streamcal import __version__
 from streamcal.runtime.cluster import Cluster
+from streamcal.runtime.claims import about_of
 from streamcal.runtime.config import Config
 from streamcal.runtime.logging_setup import configure_logging, relay_client_warnings
 from streamcal.runtime.logs.kafka_cluster import KafkaCluster
@@ -75,6 +76,8 @@ def run(config: Config, *, rearrange: Rearrange = lambda settings, cluster: (set
     server = http_server(app, config.serve)
     settings = monitor_settings(config, __version__)
     with server, _stop_signals() as stopped, contextlib.closing(KafkaCluster(config, readers.counters)) as cluster:
+        about = about_of(config, __version__, sources=cluster.sources, shards=cluster.shards)
+        settings = replace(settings, about=about.to_bytes())
         monitor = Monitor(*rearrange(settings, cluster), time.monotonic, Rejections(cluster.dead_letters))
         log.info("serving", url=server.url, version=__version__)
         desk = MapDesk(requests, monitor)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from streamcal.early.cohorts import CohortLayout
 from streamcal.early.shift_panes import slot_panes
 from streamcal.parts.source_counts import CountSettings
+from streamcal.runtime.claims import about_of
 from streamcal.runtime.config import Config
 from streamcal.runtime.monitor import MonitorSettings
 from streamcal.runtime.wiring import engine_settings
@@ -24,7 +25,7 @@ def monitor_settings(config: Config, version: str) -> MonitorSettings:
         engine=engine,
         sources=source_settings(engine),
         counts=count_settings(engine),
-        about=f"{version} {config.hash()}".encode(),
+        about=about_of(config, version).to_bytes(),
         idle_timeout_s=config.join.idle_timeout.ms / 1000,
     )
 

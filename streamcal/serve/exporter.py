@@ -202,4 +202,11 @@ def _stream_families(snapshot: Snapshot) -> Iterator[Metric]:
     lag = GaugeMetricFamily("streamcal_consumer_lag", "Records of a partition not yet read.", labels=where)
     for (topic, partition), records in sorted(snapshot.lag.items()):
         lag.add_metric((topic, str(partition)), records)
-    yield from (watermarks, lag)
+    incomplete = GaugeMetricFamily(
+        "streamcal_windows_incomplete",
+        "Records that were deleted unread and given up, as long as a window may lack them.",
+        labels=where,
+    )
+    for (topic, partition), records in sorted(snapshot.incomplete.items()):
+        incomplete.add_metric((topic, str(partition)), records)
+    yield from (watermarks, lag, incomplete)

@@ -80,7 +80,7 @@ class ClaimedLog:
     def __init__(self, log: RecordLog, author: bytes, *, where: str = "", chunk_bytes: int = CHUNK_BYTES) -> None:
         self._log = log
         self._author = author
-        self._where = where
+        self.where = where
         self._chunk_bytes = chunk_bytes
         self._sequence = 0
         self._last = -1
@@ -104,7 +104,7 @@ class ClaimedLog:
         self._about = about
         (self._last,) = self._log.append([self._record("claim", about, 0, 1)])
         restored = Restored()
-        for restored in read_state(self._log, self._last, where=self._where):
+        for restored in read_state(self._log, self._last, where=self.where):
             yield restored
         self._snapshot_at, self._base = restored.snapshot_at, restored.base
         self.claim = self._base + self._last
@@ -147,7 +147,7 @@ class ClaimedLog:
         self._about = about
         (self._last,) = self._log.append([self._record("claim", about, 0, 1)])
         with contextlib.suppress(StateLostError, StateFormatError):  # a damaged log is what this is for
-            for restored in read_state(self._log, self._last, where=self._where):
+            for restored in read_state(self._log, self._last, where=self.where):
                 self._base = restored.base
         self._base = max(self._base, outrank - self._last)
         first = self._write("reset", payload)
@@ -176,7 +176,7 @@ class ClaimedLog:
         if offsets[0] < start:
             raise StateLostError(
                 f"the topic was made anew while it was in use: offset {offsets[0]} follows {start - 1}",
-                where=self._where,
+                where=self.where,
                 hint="Stop all processes and begin anew (`streamcal state reset`), or read the inputs again "
                 "(`streamcal state rebuild`).",
             )
@@ -184,6 +184,6 @@ class ClaimedLog:
             return
         for found in self._log.read(start, self._last):
             if found is not None:
-                record = decoded(found[1], self._where)
+                record = decoded(found[1], self.where)
                 if record.kind == "claim" and record.author != self._author:
-                    raise FencedError(f"{self._where}: claimed by another at offset {found[0]}")
+                    raise FencedError(f"{self.where}: claimed by another at offset {found[0]}")

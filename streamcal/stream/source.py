@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from streamcal.stream.advances import Advances
 from streamcal.stream.arrivals import Arrivals
 from streamcal.stream.changes import RowChanges
 from streamcal.stream.codec import OutcomeDecoder, PredictionDecoder
@@ -22,7 +23,7 @@ from streamcal.stream.events import TOPICS, Names, OutcomeBatch, PredictionBatch
 from streamcal.stream.join import JoinTask
 from streamcal.stream.rules import ModelRules
 from streamcal.stream.tally import Tally
-from streamcal.stream.watermark import Watermark
+from streamcal.stream.watermark import END, Watermark
 
 __all__ = ["Intake", "Source", "SourceSettings", "Told"]
 
@@ -80,6 +81,8 @@ class Intake:
         Names first met in these records, in the order they were numbered.
     rejections : sequence of Rejection
         Places of what was set aside, for logs and dead letters; not written down.
+    lost : int
+        Records before `next_offset` that were gone before they were read, and given up by an operator.
     """
 
     topic: str
@@ -94,6 +97,7 @@ class Intake:
     models: Sequence[str] = ()
     profiles: Sequence[tuple[str, ...]] = ()
     rejections: Sequence[Rejection] = ()
+    lost: int = 0
 
     def to_tree(self) -> dict[str, Any]:
         """The intake as a tree of state."""
@@ -102,6 +106,8 @@ class Intake:
             for name in ("topic", "before", "reached", "next_offset", "records", "ignored", "clipped", "rejected")
         }
         tree["models"], tree["profiles"] = list(self.models), [list(values) for values in self.profiles]
+        if self.lost:
+            tree["lost"] = self.lost
         if self.batch is not None:
             tree["columns"] = {name: getattr(self.batch, name) for name in _COLUMNS[self.topic]}
             if isinstance(self.batch, PredictionBatch) and self.batch.weight is not None:
@@ -149,14 +155,24 @@ class Source:
     tally : Tally
     offsets : dict of str to int
         Offset of the record to be read next, by topic; a topic of which nothing was read is not there.
+    begun : dict of str to int
+        Where reading of each topic began.
+    advances : Advances
+    gaps : dict of str to (int, int)
+        By topic: records that were given up, and the event time up to which they may have been, `END` until a record
+        after them was read.
     """
 
-    STATE = ("names", "tally", "offsets", "_join", "_clocks", "_records")
+    STATE = ("names", "tally", "offsets", "begun", "advances", "gaps", "_join", "_clocks", "_records")
 
     def __init__(self, settings: SourceSettings) -> None:
         self.names = Names(settings.dimensions)
         self.tally = Tally()
         self.offsets: dict[str, int] = {}
+        self.begun: dict[str, int] = {}
+        self.advances = Advances()
+        self.gaps: dict[str, tuple[int, int]] = {}
+        self._out_of_order_ms = settings.out_of_order_ms
         self._predictions, self._outcomes = settings.decoders(self.names)
         self._rules = settings.rules
         self._join = JoinTask(
@@ -207,10 +223,16 @@ class Source:
         """Where reading of a log begins, to be applied and written down like records."""
         return Intake(topic, None, _EMPTY, self._clocks[topic].value, offset)
 
+    def give_up_in(self, topic: str, offset: int) -> Intake:
+        """Going on at `offset` without the records before it, to be applied and written down like records."""
+        lost = max(1, offset - self.offsets.get(topic, 0))
+        return Intake(topic, None, _EMPTY, self._clocks[topic].value, offset, lost=lost)
+
     def apply(self, intake: Intake) -> None:
         """Join what was taken in, and release what the watermarks passed."""
         self._learn(intake)
         self._count(intake)
+        self._note_reading(intake)
         batch, clock = intake.batch, self._clocks[intake.topic]
         if isinstance(batch, PredictionBatch):
             timely = intake.before <= batch.time_ms
@@ -259,6 +281,20 @@ class Source:
         for values in intake.profiles:
             self.names.profile(values)
         self._named = (len(self.names.models), len(self.names.profiles))
+
+    def _note_reading(self, intake: Intake) -> None:
+        """What a recount has to know beside the logs: where reading began, advances, and what was given up."""
+        topic, at = intake.topic, intake.next_offset
+        if intake.lost:
+            self.gaps[topic] = (intake.lost + self.gaps.get(topic, (0, 0))[0], END)
+        elif intake.batch is not None:
+            lost, until = self.gaps.get(topic, (0, 0))
+            if until == END and intake.reached > self._clocks[topic].value:
+                self.gaps[topic] = (lost, intake.reached + self._out_of_order_ms)
+        elif at is not None:
+            self.begun.setdefault(topic, at)
+        elif intake.reached > self._clocks[topic].value:
+            self.advances.add(topic, self.offsets.get(topic, 0), intake.reached)
 
     def _count(self, intake: Intake) -> None:
         self.tally.add("ignored", intake.ignored)
