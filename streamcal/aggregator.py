@@ -274,7 +274,7 @@ class Aggregator:
         self.aggregate.advance(moment)
         self._weigh(dict.fromkeys(self._sources, (moment, moment)))
         for model, loop in self.loops.items():
-            alarmed = self._alarmed(model, moment)
+            alarmed = moment % HOUR_MS == 0 and self._alarmed(model, moment)
             if moment % loop.every_ms == 0:
                 self._commands.extend(loop.attempt(moment))
             elif alarmed:
@@ -283,7 +283,7 @@ class Aggregator:
             self._on_history(moment)
 
     def _alarmed(self, model: int, moment: int) -> bool:
-        """Whether an alarm of the whole model has become known since the last moment.
+        """Whether an alarm of the whole model has become known since the last full hour.
 
         By when it could be known, not by when it was weighed, which depends on how far the logs were read.
         """
