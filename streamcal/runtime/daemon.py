@@ -9,14 +9,15 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from types import FrameType
 from typing import Final
 
 import structlog
 
 from streamcal import __version__
-from streamcal.runtime.cluster import Cluster
 from streamcal.runtime.claims import about_of
+from streamcal.runtime.cluster import Cluster
 from streamcal.runtime.config import Config
 from streamcal.runtime.logging_setup import configure_logging, relay_client_warnings
 from streamcal.runtime.logs.kafka_cluster import KafkaCluster

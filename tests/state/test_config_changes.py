@@ -153,7 +153,7 @@ def test_every_key_of_the_configuration_has_a_rule() -> None:
 
 
 def test_every_rule_is_about_a_key_of_the_configuration() -> None:
-    keys = list(leaves(Config, "")) + ["models.<name>.labels", "models.<name>.horizon"]
+    keys = [*leaves(Config, ""), "models.<name>.labels", "models.<name>.horizon"]
     for rule in CHANGES:
         if not rule.key.startswith("("):
             assert any(key == rule.key or key.startswith(f"{rule.key}.") for key in keys), rule.key
