@@ -16,7 +16,7 @@ from streamcal.engine import Engine
 from streamcal.maps.loop import PublishMap
 from streamcal.runtime.adopting import readable
 from streamcal.runtime.counts_desk import CountsDesk
-from streamcal.runtime.logs.base import Log, RejectedSink
+from streamcal.runtime.logs.base import Log
 from streamcal.serve.live import CommitRecorder, Readiness, SnapshotHolder
 from streamcal.serve.process_counters import ProcessCounters
 
@@ -24,8 +24,6 @@ __all__ = ["Pace", "Readers", "Runtime"]
 
 _REJECTIONS_S = 60.0
 """Rejected events are told of once a minute; the counters have them all."""
-_REJECTED_S = 5.0
-"""Longest wait of one commit for rejected records to be stored."""
 _POLL_S = 0.25
 """Longest wait for records; bounds how late a stop signal or a picture can be."""
 
@@ -69,12 +67,8 @@ class Runtime:
         Opened by `run`, closed by whoever made it.
     readers : Readers, optional
     commit_every_s, snapshot_every_s : float
-    idle_timeout_s : float or None
-        A caught-up partition silent for so long follows the others of its topic; None: never.
     after_poll : callable, optional
         Called after each folded poll.
-    dead_letters : RejectedSink, optional
-        Where rejected records go; nothing is committed before they are stored.
     """
 
     def __init__(
@@ -85,9 +79,7 @@ class Runtime:
         readers: Readers | None = None,
         commit_every_s: float = 1.0,
         snapshot_every_s: float = 1.0,
-        idle_timeout_s: float | None = None,
         after_poll: Callable[[], None] | None = None,
-        dead_letters: RejectedSink | None = None,
     ) -> None:
         self.engine = engine
         self._source = source
@@ -95,12 +87,7 @@ class Runtime:
         self._commit_pace = Pace(commit_every_s)
         self._snapshot_pace = Pace(snapshot_every_s)
         self._rejection_pace = Pace(_REJECTIONS_S, at_once=True)
-        self._idle_timeout_s = idle_timeout_s
-        self._heard: dict[tuple[str, int], float] = {}
         self._after_poll = after_poll
-        self._dead_letters = dead_letters
-        if dead_letters is not None:
-            engine.decoding.rejected = []
 
     def run(self, should_stop: Callable[[], bool] = lambda: False) -> None:
         """Work until `should_stop` or the end of the log; commits what was folded before returning."""
@@ -119,14 +106,10 @@ class Runtime:
         poll = self._source.poll(_POLL_S)
         self._assign()
         self._publish(self.engine.handle(poll.slices))
-        self._send_rejected()
         for advance in poll.advances:
             self._publish(self.engine.advance_idle(advance.topic, advance.partition, advance.to_ms))
         for ended in poll.ended:
             self._publish(self.engine.end(*ended))
-        for piece in poll.slices:
-            self._heard[piece.topic, piece.partition] = time.monotonic()
-        self._follow_idle()
         self._tell_rejections()
         if self._after_poll is not None:
             self._after_poll()
@@ -138,9 +121,7 @@ class Runtime:
 
     def _assign(self) -> None:
         """Join what is ours after the poll: it may have changed that, and its records belong to the new state."""
-        partitions = self._source.partitions
-        self.engine.assign(partitions)
-        self._heard = {log: at for log, at in self._heard.items() if log[1] in partitions}
+        self.engine.assign(self._source.partitions)
 
     def picture(self) -> None:
         """Publish a snapshot to all readers."""
@@ -159,16 +140,8 @@ class Runtime:
 
     def _commit(self) -> None:
         started = time.monotonic()
-        if self._dead_letters is not None and not self._dead_letters.flush(_REJECTED_S):
-            return  # the next commit will do
         self._source.commit()
         self._readers.commits.observe(time.monotonic() - started)
-
-    def _send_rejected(self) -> None:
-        rejected = self.engine.decoding.rejected
-        if self._dead_letters is not None and rejected:
-            self._dead_letters.send(rejected)
-            rejected.clear()
 
     def _tell_rejections(self) -> None:
         """Log where rejected events are, at a limited rate; never what they say, for ids are personal data."""
@@ -176,19 +149,3 @@ class Runtime:
             for rejected in self.engine.decoding.rejections:
                 log.warning("event rejected", **asdict(rejected))
             self.engine.decoding.rejections.clear()
-
-    def _follow_idle(self) -> None:
-        """Let idle partitions follow the lowest of their topic that is not."""
-        if self._idle_timeout_s is None:
-            return
-        now = time.monotonic()
-        quiet = {
-            key for key in self._source.caught_up() if now - self._heard.setdefault(key, now) >= self._idle_timeout_s
-        }
-        for topic, partition in quiet:
-            others = [
-                self.engine.watermark(topic, other) for other in self._source.partitions if (topic, other) not in quiet
-            ]
-            known = [value for value in others if value is not None]
-            if known and len(known) == len(others):
-                self._publish(self.engine.advance_idle(topic, partition, min(known)))

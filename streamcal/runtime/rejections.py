@@ -6,18 +6,16 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Final
+from typing import Final, Protocol
 
 import structlog
 
 from streamcal.runtime.cluster import Part
-from streamcal.runtime.logs.base import RejectedSink
 from streamcal.runtime.monitor import Observer
-from streamcal.stream.decoding import RejectedRecord
-from streamcal.stream.events import Record, Rejected
+from streamcal.stream.events import Record, Rejected, RejectedRecord
 from streamcal.stream.source import Intake
 
-__all__ = ["Rejections"]
+__all__ = ["RejectedSink", "Rejections"]
 
 _TELL_S: Final = 60.0
 """Told of once a minute; the counters have them all."""
@@ -27,6 +25,18 @@ _STORED_S: Final = 5.0
 """Longest wait of one commit for rejected records to be stored."""
 
 log = structlog.get_logger(__name__)
+
+
+class RejectedSink(Protocol):
+    """Where rejected records go; used from one thread."""
+
+    def send(self, rejected: Sequence[RejectedRecord]) -> None:
+        """Take them; may wait for room."""
+        ...
+
+    def flush(self, timeout_s: float) -> bool:
+        """Whether all that was taken is stored, or refused for good, within that time."""
+        ...
 
 
 class Rejections(Observer):

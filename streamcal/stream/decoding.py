@@ -4,30 +4,20 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streamcal.stream.clocks import Clocks
 from streamcal.stream.codec import OutcomeDecoder, PredictionDecoder
-from streamcal.stream.events import OutcomeBatch, PredictionBatch, Record, Rejected
+from streamcal.stream.events import OutcomeBatch, PredictionBatch, Rejected
 from streamcal.stream.reader import Log, Read, Reading, Slice
 from streamcal.stream.tally import Tally
 
-__all__ = ["Decoding", "RejectedRecord"]
+__all__ = ["Decoding"]
 
 _RECENT = 10
 """Rejections kept to be told of: enough to find a faulty producer, few enough for any log."""
-
-
-class RejectedRecord(NamedTuple):
-    """A record that was set aside, as it came."""
-
-    topic: str
-    partition: int
-    record: Record
-    reason: str
 
 
 class Decoding:
@@ -41,9 +31,6 @@ class Decoding:
         Records read, by log.
     rejections : deque of Rejected
         The latest events set aside; whoever tells of them takes them out.
-    rejected : list of RejectedRecord or None
-        All records set aside, in the order of each log; None: they are not kept. Whoever sets a list empties it after
-        each call of `decode`.
     """
 
     def __init__(self, predictions: PredictionDecoder, outcomes: OutcomeDecoder, clocks: Clocks, tally: Tally) -> None:
@@ -55,7 +42,6 @@ class Decoding:
         self.last_ms: int | None = None
         self.records: Counter[Log] = Counter()
         self.rejections: deque[Rejected] = deque(maxlen=_RECENT)
-        self.rejected: list[RejectedRecord] | None = None
 
     def decode(self, slices: Sequence[Slice]) -> Reading:
         """Decode `slices`, at most one per log, to be taken in their order."""
@@ -81,11 +67,6 @@ class Decoding:
 
     def _set_aside(self, piece: Slice, batch: PredictionBatch | OutcomeBatch) -> None:
         self._tally.rejected.update((piece.topic, rejection.reason) for rejection in batch.rejected)
-        if self.rejected is not None:
-            self.rejected.extend(
-                RejectedRecord(piece.topic, piece.partition, piece.records[rejection.row], rejection.reason)
-                for rejection in batch.rejected
-            )
         self.rejections.extend(
             Rejected(piece.topic, piece.partition, piece.records[rejection.row].offset, rejection.reason)
             for rejection in batch.rejected[-_RECENT:]

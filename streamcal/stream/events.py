@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,7 @@ __all__ = [
     "PredictionBatch",
     "Record",
     "Rejected",
+    "RejectedRecord",
     "Rejection",
 ]
 
@@ -133,6 +134,15 @@ class Rejected:
     topic: str
     partition: int
     offset: int
+    reason: str
+
+
+class RejectedRecord(NamedTuple):
+    """A record that was set aside, as it came."""
+
+    topic: str
+    partition: int
+    record: Record
     reason: str
 
 

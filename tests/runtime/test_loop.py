@@ -13,7 +13,7 @@ from recount import COUNTERS, recount
 from recount_events import Event, Rules
 from structlog.testing import capture_logs
 
-from streamcal.engine import Engine, Slice
+from streamcal.engine import Slice
 from streamcal.maps.document import decode, encode, new_document
 from streamcal.maps.families import Platt, Prior
 from streamcal.runtime.logs.base import Advance, LogRecord, Poll
@@ -86,7 +86,7 @@ class Scripted:
     def __init__(self, polls: Sequence[Poll | frozenset[int]]) -> None:
         self._polls = list(polls)
         self.partitions = frozenset((0,))
-        self.idle: frozenset[tuple[str, int]] = frozenset()
+
         self.calls: list[str] = []
 
     @property
@@ -103,9 +103,6 @@ class Scripted:
             return found
         self.partitions = found
         return Poll([piece("predictions", number, START_MS) for number in sorted(found)])
-
-    def caught_up(self) -> frozenset[tuple[str, int]]:
-        return self.idle
 
     def lag(self) -> dict[tuple[str, int], int]:
         return {("predictions", 0): 3}
@@ -169,34 +166,6 @@ def test_recorded_advances_come_after_the_records_of_their_poll_and_ended_logs_f
     assert machine.watermark("predictions", 1) == machine.watermark("predictions", 0) == START_MS - 60_000
     assert machine.watermark("outcomes", 1) == START_MS + 30_000
     assert machine.watermark("outcomes", 0) == START_MS + 30_000
-
-
-def idle_after(timeout_s: float | None, polls: int, machine: Engine, log: Scripted) -> None:
-    log._polls = [Poll([piece("predictions", 0, START_MS + 1000 * i)]) for i in range(polls)]
-    Runtime(machine, log, idle_timeout_s=timeout_s).run()
-
-
-def test_a_caught_up_partition_follows_once_silent_and_only_then() -> None:
-    for timeout_s, idle, follows in [
-        (0.0, {("predictions", 1)}, True),
-        (0.0, set(), False),
-        (3600.0, {("predictions", 1)}, False),
-        (None, {("predictions", 1)}, False),
-    ]:
-        machine, log = engine(RULES, (0, 1)), Scripted([])
-        log.partitions, log.idle = frozenset((0, 1)), frozenset(idle)
-        idle_after(timeout_s, 3, machine, log)
-        reached = machine.watermark("predictions", 0)
-        assert machine.watermark("predictions", 1) == (reached if follows else None)
-
-
-def test_where_a_whole_topic_is_silent_nothing_moves() -> None:
-    machine, log = engine(RULES, (0, 1)), Scripted([])
-    log.partitions = frozenset((0, 1))
-    log.idle = frozenset((topic, n) for topic in ("predictions", "outcomes") for n in (0, 1))
-    idle_after(0.0, 3, machine, log)
-    assert machine.watermark("predictions", 1) is None
-    assert machine.event_time_ms is None
 
 
 def test_a_pace_is_due_once_per_interval() -> None:

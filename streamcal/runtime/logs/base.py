@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from streamcal.engine import Slice
-from streamcal.stream.decoding import RejectedRecord
 
-__all__ = ["Advance", "Log", "LogRecord", "Poll", "RejectedSink"]
+__all__ = ["Advance", "Log", "LogRecord", "Poll"]
 
 
 class LogRecord(NamedTuple):
@@ -40,18 +39,6 @@ class Poll:
     ended: Sequence[tuple[str, int]] = ()
 
 
-class RejectedSink(Protocol):
-    """Where rejected records go; used from one thread."""
-
-    def send(self, rejected: Sequence[RejectedRecord]) -> None:
-        """Take them; may wait for room."""
-        ...
-
-    def flush(self, timeout_s: float) -> bool:
-        """Whether all that was taken is stored, or refused for good, within that time."""
-        ...
-
-
 class Log(Protocol):
     """Where events come from and maps go to; used from one thread."""
 
@@ -71,10 +58,6 @@ class Log(Protocol):
     @property
     def finished(self) -> bool:
         """Whether nothing will ever follow (files)."""
-        ...
-
-    def caught_up(self) -> frozenset[tuple[str, int]]:
-        """Logs known to have nothing unread."""
         ...
 
     def lag(self) -> dict[tuple[str, int], int]:

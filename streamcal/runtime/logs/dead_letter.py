@@ -25,8 +25,7 @@ from kafka.errors import AuthorizationError, KafkaError, KafkaTimeoutError, Mess
 from streamcal.errors import BrokerError
 from streamcal.runtime.logs.kafka_errors import Trouble, passes
 from streamcal.serve.process_counters import ProcessCounters
-from streamcal.stream.decoding import RejectedRecord
-from streamcal.stream.events import Record
+from streamcal.stream.events import Record, RejectedRecord
 
 __all__ = ["ORIGIN_HEADER", "DeadLetters", "Origin", "letter_key", "origin_of"]
 

@@ -49,10 +49,6 @@ class FilesLog:
             return Poll()
         return found
 
-    def caught_up(self) -> frozenset[tuple[str, int]]:
-        """Nothing: a file has no idle time; its end is handled by the replay."""
-        return frozenset()
-
     def lag(self) -> dict[tuple[str, int], int]:
         """Unknown."""
         return {}

@@ -171,10 +171,6 @@ class MemoryLog:
         taken = self._broker.take(timeout_s, self._max_records)
         return Poll([Slice(topic, number, records) for (topic, number), records in sorted(taken.items(), reverse=True)])
 
-    def caught_up(self) -> frozenset[tuple[str, int]]:
-        """Logs with nothing unread."""
-        return frozenset(log for log, unread in self._broker.unread().items() if not unread)
-
     def lag(self) -> dict[tuple[str, int], int]:
         """Unread records."""
         return self._broker.unread()
