@@ -150,9 +150,9 @@ SCORES: Final = (
         severity="warning",
         # A counter that is born with its first roll-back has no increase, hence the second half.
         value=(
-            f'{_ATTEMPTS}{{result="rolled_back"}}[1h])) > 0\n'
+            f'{_ATTEMPTS}{{result="rolled_back", reason!="manual"}}[1h])) > 0\n'
             f"or sum without ({PER_PROCESS}, result, reason) (\n"
-            '  streamcal_refits_total{result="rolled_back"} unless streamcal_refits_total offset 1h\n'
+            '  streamcal_refits_total{result="rolled_back", reason!="manual"} unless streamcal_refits_total offset 1h\n'
             ")"
         ),
         above=0,
