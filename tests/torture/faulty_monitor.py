@@ -126,6 +126,12 @@ class FaultyGroup:
         self._faults.reach("group after")
         return taken
 
+    def say(self, notes: Mapping[Part, str]) -> None:
+        self._group.say(notes)
+
+    def said(self) -> Mapping[Part, str]:
+        return self._group.said()
+
     def lag(self) -> Mapping[Part, int]:
         return self._group.lag()
 

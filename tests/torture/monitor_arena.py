@@ -384,7 +384,8 @@ class Verdict:
 
         def done() -> bool:
             found[:] = self._counts_records()
-            return len(found) < 0.9 * found[-1].offset
+            keys = [record.key for record in found if record.offset < found[-1].offset // 2]
+            return len(found) < found[-1].offset + 1 and len(set(keys)) == len(keys)
 
         wait_until(done, timeout_s)
         self.arena.hit["records compacted away"] = found[-1].offset + 1 - len(found)
