@@ -29,6 +29,8 @@ START_MS = 1_699_999_200_000
 MINUTE_MS = 60_000
 COUNTRIES = ("GB", "DE", "FR", "a=b,c")
 DEVICES = ("ios", "web")
+DRIFT = (0.3, 0.9, 0.0, -0.8)
+"""Logit by which labels are off the scores in each quarter: enough to alarm, small enough for a map to follow."""
 BLOCK = 500
 """Records the feeder sends at a time."""
 
@@ -69,7 +71,7 @@ class StreamPlan:
 
 
 def disturbed_events(plan: StreamPlan) -> list[Event]:
-    """Events in their order of arrival; scores are over-confident, too low at first and too high from the middle on."""
+    """Events in their order of arrival; scores are over-confident, too low at first and too high at the end."""
     draw = random.Random(plan.seed)
     arriving: list[tuple[float, int, Event]] = []
     for number in range(plan.pairs):
@@ -91,7 +93,8 @@ def _of_one(draw: random.Random, number: int, plan: StreamPlan) -> Iterator[tupl
     if draw.random() < 0.07:
         again = {**value, "ts": at + 5, "score": draw.random()}
         yield _delay(draw, plan), ("p", partition, again, at + 5)
-    label = int(draw.random() < 1 / (1 + exp(-0.6 * logit - (-1.0 if late else 0.4))))
+    drift = DRIFT[4 * number // plan.pairs] + (0.6 if plan.labels != "both" else 0.0)  # what is lost reads negative
+    label = int(draw.random() < 1 / (1 + exp(-0.8 * logit - drift)))
     known = at + int(plan.horizon_ms * draw.choice((draw.random() ** 3, draw.random() ** 3, 1.2 * draw.random())))
     outcome = {"id": f"id-{number}" if draw.random() > 0.05 else f"nobody-{number}", "ts": known, "label": label}
     if plan.labels == "both" or label or draw.random() < 0.3:

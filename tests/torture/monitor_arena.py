@@ -94,6 +94,8 @@ class Member(Daemon):
         super().__init__(config, folder)
         program = Path(__file__).with_name("faulty_monitor.py")
         self._command = [sys.executable, str(program), str(self.path), json.dumps(options)]
+        self.meant = "at" in options
+        """Whether it has a fault in it."""
         self.expected = False
         """Whether its end was meant."""
 
