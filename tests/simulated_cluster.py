@@ -2,13 +2,15 @@
 
 Processes run the product's own monitor on it. Between any two of their calls they may die; an append may be lost, stored
 without an answer, stored twice, or stored long after its author was given up; the group may move parts without a process
-noticing for a while; the counts topic may be compacted at any moment; reading state may take many steps. Each kind of
-fault that was hit is counted, so that a run can say what it went through. A seed reproduces exactly.
+noticing for a while; the counts topic may be compacted at any moment; reading state may take many steps; a log may be
+silent for a while, and its records come all at once then. Each kind of fault that was hit is counted, so that a run can
+say what it went through. A seed reproduces exactly.
 """
 
 from __future__ import annotations
 
 import random
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -24,7 +26,7 @@ from streamcal.stream.events import TOPICS
 FAULTS = (
     *("crash", "append lost", "append unanswered", "append duplicated", "append delayed", "torn chunks"),
     *("zombie wrote", "rebalance", "joined", "left", "compaction", "slow restore", "state unreadable", "delete lost"),
-    "delayed record landed",
+    *("delayed record landed", "idle advance", "held back", "silence"),
 )
 """Every kind that can be hit."""
 
@@ -43,13 +45,22 @@ class World:
         Of both input topics.
     settings : MonitorSettings
     sources : int
+    arrivals : mapping of part to seconds
+        When each record can be read first; none is given: at once.
     """
 
     def __init__(
-        self, seed: int, logs: Mapping[Part, Sequence[LogRecord]], settings: MonitorSettings, sources: int
+        self,
+        seed: int,
+        logs: Mapping[Part, Sequence[LogRecord]],
+        settings: MonitorSettings,
+        sources: int,
+        arrivals: Mapping[Part, Sequence[float]] | None = None,
     ) -> None:
         self.random = random.Random(seed)
         self.logs = logs
+        self.arrivals = arrivals or {}
+        self.said: dict[Part, str] = {}
         self.settings = settings
         self.sources = sources
         self.state = {number: MemoryRecordLog() for number in range(sources + 1)}
@@ -67,6 +78,13 @@ class World:
     def chance(self, share: float) -> bool:
         """Whether something that happens so often happens now; never in calm times."""
         return not self.calm and self.random.random() < share
+
+    def there(self, part: Part) -> int:
+        """Records of an input log that have come by now."""
+        arrivals = self.arrivals.get(part)
+        if self.calm or arrivals is None:
+            return len(self.logs[part])
+        return bisect_right(arrivals, self.seconds)
 
     def now(self) -> float:
         """Seconds; every look at the clock takes a little."""
@@ -239,6 +257,8 @@ class SimulatedGroup:
         self.generation = 0
         self._seen = 0
         self._next: dict[Part, int] = {}
+        self._paused: set[Part] = set()
+        self._notes: Mapping[Part, str] = {}
 
     def poll(self, timeout_s: float) -> Fetched:
         self.process.boundary()
@@ -249,10 +269,12 @@ class SimulatedGroup:
                 self._seen = self.world.generation
                 self.parts = self.world.assignment.get(self.number, frozenset())
                 self.generation += 1
-                self._next = {}
+                self._next, self._paused = {}, set()
                 return {}
         found = {}
         for part, start in self._next.items():
+            if part in self._paused:
+                continue
             records = self._of(part, start, self.world.random.randrange(1, 40))
             if records:
                 self._next[part] = records[-1].offset + 1
@@ -262,24 +284,34 @@ class SimulatedGroup:
 
     def _of(self, part: Part, start: int, most: int) -> list[LogRecord]:
         if part[0] != "counts":
-            return list(self.world.logs[part][start : start + most])
+            return list(self.world.logs[part][start : min(start + most, self.world.there(part))])
         held = self.world.counts.since(start)[: 5 * most]
         return [LogRecord(value, key=key, offset=offset) for offset, key, value in held]
 
     def open(self, part: Part, offset: int | None) -> int:
         self._next[part] = offset or 0
+        self._paused.discard(part)
         return self._next[part]
 
     def pause(self, parts: Sequence[Part], *, paused: bool) -> None:
-        for part in parts:
-            self._next.pop(part, None)
+        (self._paused.update if paused else self._paused.difference_update)(parts)
+        self.world.hit["held back"] += paused and all(part[1] in self.process.monitor.tasks for part in parts)
+
+    def say(self, notes: Mapping[Part, str]) -> None:
+        self._notes = notes
+
+    def said(self) -> Mapping[Part, str]:
+        return self.world.said
 
     def commit(self, offsets: Mapping[Part, int]) -> bool:
         self.process.boundary()
-        return not self.process.is_zombie
+        if self.process.is_zombie:
+            return False
+        self.world.said.update({part: text for part, text in self._notes.items() if part in offsets})
+        return True
 
     def lag(self) -> Mapping[Part, int]:
-        return {}
+        return {part: self.world.there(part) - at for part, at in self._next.items() if part[0] != "counts"}
 
     def close(self) -> None:
         pass
@@ -294,6 +326,8 @@ class SimulatedLog:
     def append(self, values: Sequence[bytes]) -> list[int]:
         log, offsets = self.world.state[self.number], []
         for place, value in enumerate(values):
+            if place and self.world.chance(0.1):
+                self.world.land()  # one of another author between two of ours
             try:
                 self.process.boundary()
             except SimulatedCrash:

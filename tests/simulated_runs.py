@@ -6,6 +6,7 @@ import json
 import random
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,12 +17,14 @@ from simulated_cluster import World
 
 from streamcal.engine import Engine
 from streamcal.maps.document import decode
-from streamcal.parts.mark import Mark, MarkKey
+from streamcal.parts.mark import MarkKey
 from streamcal.parts.part import Part, StoredKey
 from streamcal.runtime.cluster import Part as LogPart
+from streamcal.runtime.idle import IdleRules
 from streamcal.runtime.logs.base import LogRecord
 from streamcal.runtime.monitor import Monitor, MonitorSettings
 from streamcal.runtime.monitor_wiring import count_settings, source_settings
+from streamcal.runtime.pacing import PacingSettings
 from streamcal.stats.layout import N_BINS
 
 SOURCES = 2
@@ -29,6 +32,11 @@ CUTS = ((), ("country",))
 PANE_MS = 60_000
 START_MS = 1_700_006_400_000
 TOPIC = {"p": "predictions", "o": "outcomes"}
+RUN_S = 45.0
+"""Simulated seconds over which the records come."""
+SPAN_MS = 26 * PANE_MS
+"""Event time that goes by meanwhile."""
+IDLE_S = 4.0
 
 
 def rules_of(seed: int) -> Rules:
@@ -77,11 +85,56 @@ def logs_of(events: Sequence[Event]) -> dict[LogPart, list[LogRecord]]:
 
 
 def undisturbed(events: Sequence[Event], rules: Rules) -> Engine:
-    """One process that nothing happens to."""
+    """One process that nothing happens to; advances of idle logs among its events."""
     direct = engine(rules, range(SOURCES), cuts=CUTS, **OPTIONS)
-    for start in range(0, len(events), 50):
-        direct.handle(slices(events[start : start + 50]))
+    waiting: list[Event] = []
+    for event in events:
+        topic, partition, value, _ = event
+        if "advance" not in value:
+            waiting.append(event)
+        if "advance" in value or len(waiting) == 50:
+            direct.handle(slices(waiting))
+            waiting = []
+        if "advance" in value:
+            direct.advance_idle(TOPIC[topic], partition, value["advance"])
+    direct.handle(slices(waiting))
     return direct
+
+
+def with_advances(events: Sequence[Event], monitor: Monitor) -> list[Event]:
+    """The events, and before them what the state says of advances."""
+    short = {name: topic for topic, name in TOPIC.items()}
+    due = {
+        (short[name], number): task.source.advances.of(name)
+        for number, task in monitor.tasks.items()
+        for name in TOPIC.values()
+    }
+    found: list[Event] = []
+    at: Counter[Any] = Counter()
+    for event in events:
+        log = event[:2]
+        while due[log] and due[log][0][0] <= at[log]:
+            found.append((*log, {"advance": due[log].pop(0)[1]}, None))
+        found.append(event)
+        at[log] += 1
+    return found + [(*log, {"advance": to_ms}, None) for log, held in due.items() for _, to_ms in held]
+
+
+def arrivals_of(seed: int, events: Sequence[Event], world: World) -> dict[LogPart, list[float]]:
+    """When each record comes: over the run in order, but some logs are silent for a while."""
+    chance = random.Random(f"arrivals {seed}")
+    found: dict[LogPart, list[float]] = {(topic, n): [] for topic in TOPIC.values() for n in range(SOURCES)}
+    silent: dict[LogPart, tuple[float, float]] = {}
+    for part in found:
+        if chance.random() < 0.5:
+            start = chance.uniform(0, 0.7) * RUN_S
+            silent[part] = (start, start + chance.uniform(0.2, 0.6) * RUN_S)
+            world.hit["silence"] += 1
+    for place, (topic, number, _, _) in enumerate(events):
+        part = TOPIC[topic], number
+        at, (start, stop) = place * RUN_S / len(events), silent.get(part, (0.0, 0.0))
+        found[part].append(stop if start <= at < stop else at)
+    return {part: sorted(times) for part, times in found.items()}
 
 
 OPTIONS: dict[str, Any] = {
@@ -97,12 +150,16 @@ def world_of(seed: int, events: Sequence[Event], rules: Rules) -> World:
         source_settings(settings),
         count_settings(settings),
         about=b"test",
-        idle_timeout_s=None,
         retry_s=0.5,
         chunk_bytes=500,
         snapshot_after=8_000,
     )
-    return World(seed, logs_of(events), monitor, SOURCES)
+    world = World(seed, logs_of(events), monitor, SOURCES)
+    world.arrivals = arrivals_of(seed, events, world)
+    idle = IdleRules(timeout_s=IDLE_S, behind_clock_ms=2 * PANE_MS if seed % 4 == 0 else None)
+    pacing = PacingSettings(idle, ahead_bytes=2_000, wall_ms=lambda: START_MS + int(world.seconds / RUN_S * SPAN_MS))
+    world.settings = replace(monitor, pacing=pacing)
+    return world
 
 
 def run(seed: int, *, steps: int = 120, count: int = 120) -> tuple[World, Monitor, Sequence[Event], Rules]:
@@ -119,6 +176,8 @@ def run(seed: int, *, steps: int = 120, count: int = 120) -> tuple[World, Monito
 def differences(seed: int, **sizes: int) -> tuple[list[str], Counter[str]]:
     """What differs from the recount and from the undisturbed run; and which faults were hit."""
     world, monitor, events, rules = run(seed, **sizes)
+    events = with_advances(events, monitor)
+    world.hit["idle advance"] += sum("advance" in value for _, _, value, _ in events)
     truth = recount(events, rules)
     found = []
     (aggregation,) = monitor.aggregations.values()

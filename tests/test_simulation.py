@@ -137,6 +137,16 @@ def _keys_without_claims(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(StoredKey, "to_bytes", lambda key: to_bytes(key._replace(claim=0)))
 
 
+def _advances_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """Idle logs follow, and nobody writes it down."""
+
+    def advance(task: Task, topic: str, to_ms: int) -> None:
+        task.source.apply(task.source.advance_in(topic, to_ms))
+        task.counts.fold(task.source.take())
+
+    patch.setattr(Task, "advance", advance)
+
+
 MUTANTS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "no fence": _no_fence,
     "adding instead of replacing": _adding_instead_of_replacing,
@@ -148,6 +158,7 @@ MUTANTS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "per-batch watermark": _watermark_per_batch,
     "deltas left out at a takeover": _offsets_of_the_group,
     "keys without claims": _keys_without_claims,
+    "advances forgotten": _advances_forgotten,
 }
 
 

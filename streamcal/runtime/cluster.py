@@ -64,6 +64,14 @@ class Group(Protocol):
         """Tell the group how far each part is folded in; whether the group took it."""
         ...
 
+    def say(self, notes: Mapping[Part, str]) -> None:
+        """Let a few words on parts go along with the next commits, for all members to read."""
+        ...
+
+    def said(self) -> Mapping[Part, str]:
+        """What members said of all parts, some seconds old."""
+        ...
+
     def lag(self) -> Mapping[Part, int]:
         """Unread records of open parts, where known."""
         ...

@@ -28,7 +28,6 @@ from streamcal.runtime.config_fields import (
     ServiceFile,
     Span,
     Text,
-    only,
     problems_below,
 )
 from streamcal.runtime.durations import DAY_MS, Duration, parse_duration
@@ -82,9 +81,9 @@ class Join(Section):
     skew: Span = parse_duration("0s")
     out_of_order: Span = parse_duration("60s")
     idle_timeout: PositiveSpan = parse_duration("60s")
-    idle: Annotated[Literal["follow", "clock"], AfterValidator(only("follow"))] = "follow"
+    idle: Literal["follow", "clock"] = "follow"
     max_future: Span = parse_duration("5m")
-    max_pending: Annotated[Count | None, AfterValidator(only(None))] = None
+    max_pending: Count | None = None
     repartition: Literal["none", "outcomes", "predictions", "both"] = "none"
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
@@ -19,6 +19,7 @@ from streamcal.parts.source_counts import CountSettings
 from streamcal.roles.aggregation import Aggregation
 from streamcal.roles.task import SNAPSHOT_AFTER, Task
 from streamcal.runtime.cluster import Cluster, Fetched, Part
+from streamcal.runtime.pacing import Pacing, PacingSettings
 from streamcal.runtime.recovery import Recovery
 from streamcal.settings import EngineSettings
 from streamcal.snapshot import Snapshot
@@ -48,7 +49,8 @@ class MonitorSettings:
         How events are read, joined and counted.
     about : bytes
         What our claims say: product version and configuration.
-    idle_timeout_s : float or None
+    pacing : PacingSettings
+        How logs keep step.
     retry_s : float
         How long a role is left alone after another has claimed it.
     chunk_bytes, snapshot_after : int
@@ -59,7 +61,7 @@ class MonitorSettings:
     sources: SourceSettings
     counts: CountSettings
     about: bytes
-    idle_timeout_s: float | None
+    pacing: PacingSettings = field(default_factory=PacingSettings)
     retry_s: float = 5.0
     chunk_bytes: int = CHUNK_BYTES
     snapshot_after: int = SNAPSHOT_AFTER
@@ -104,7 +106,7 @@ class Monitor:
         self.aggregations: dict[int, Aggregation] = {}
         self._recovering: dict[Part, Recovery[Task | Aggregation]] = {}
         self._fenced: dict[Part, float] = {}
-        self._heard: dict[Part, float] = {}
+        self._pacing = Pacing(settings.pacing, cluster, now)
         self.last_good_s: float | None = None
         self.read: Counter[str] = Counter()
 
@@ -117,7 +119,7 @@ class Monitor:
         self._recover()
         self._join(fetched)
         self._aggregate(fetched)
-        self._follow_idle()
+        self._pacing.step(self.tasks)
 
     @property
     def assigned(self) -> bool:
@@ -201,9 +203,8 @@ class Monitor:
             self.aggregations.pop(role[1], None)
         else:
             self.tasks.pop(role[1], None)
+            self._pacing.dropped(role[1])
         parts = [role] if role[0] == COUNTS else [(topic, role[1]) for topic in TOPICS]
-        for part in parts:
-            self._heard.pop(part, None)
         ours = self._cluster.group.parts
         self._cluster.group.pause([part for part in parts if part in ours], paused=True)
 
@@ -273,7 +274,7 @@ class Monitor:
             first = self._cluster.group.open((topic, number), task.offsets.get(topic))
             if topic not in task.offsets:
                 task.begin(topic, first)
-            self._heard[topic, number] = self._now()
+        self._pacing.opened(number)
 
     # --- records -----------------------------------------------------------------------------------------------
 
@@ -286,7 +287,7 @@ class Monitor:
                     self.read[f"{role}[{number}]"] += len(records)
                     self._observer.took_in((role, number), intake, records)
                     if records:
-                        self._heard[role, number] = self._now()
+                        self._pacing.heard((role, number))
 
     def _aggregate(self, fetched: Fetched) -> None:
         for (role, shard), (records, next_offset) in fetched.items():
@@ -294,23 +295,3 @@ class Monitor:
             if role == COUNTS and aggregation is not None:
                 aggregation.take((record.offset, record.key, record.value) for record in records)
                 aggregation.position = next_offset
-
-    def _follow_idle(self) -> None:
-        """Let idle partitions follow the lowest of their topic that is not."""
-        timeout_s = self._settings.idle_timeout_s
-        if timeout_s is None or not self.tasks:
-            return
-        now, lag = self._now(), self._cluster.group.lag()
-        for place, topic in enumerate(TOPICS):
-            quiet = {
-                n
-                for n in self.tasks
-                if lag.get((topic, n)) == 0 and now - self._heard.get((topic, n), now) >= timeout_s
-            }
-            others = [task.source.watermarks[place] for n, task in self.tasks.items() if n not in quiet]
-            if not quiet or not others:
-                continue
-            lowest = min(others)
-            for number in quiet:
-                if lowest > self.tasks[number].source.watermarks[place]:
-                    self.tasks[number].advance(topic, lowest)

@@ -7,7 +7,9 @@ from streamcal.early.shift_panes import slot_panes
 from streamcal.parts.source_counts import CountSettings
 from streamcal.runtime.claims import about_of
 from streamcal.runtime.config import Config
+from streamcal.runtime.idle import IdleRules
 from streamcal.runtime.monitor import MonitorSettings
+from streamcal.runtime.pacing import PacingSettings
 from streamcal.runtime.wiring import engine_settings
 from streamcal.settings import EngineSettings
 from streamcal.stats.layout import SCORE_CLIP
@@ -26,8 +28,14 @@ def monitor_settings(config: Config, version: str) -> MonitorSettings:
         sources=source_settings(engine),
         counts=count_settings(engine),
         about=about_of(config, version).to_bytes(),
-        idle_timeout_s=config.join.idle_timeout.ms / 1000,
+        pacing=PacingSettings(idle=_idle_rules(config), max_pending=config.join.max_pending),
     )
+
+
+def _idle_rules(config: Config) -> IdleRules:
+    join = config.join
+    behind_ms = join.idle_timeout.ms + join.out_of_order.ms if join.idle == "clock" else None
+    return IdleRules(timeout_s=join.idle_timeout.ms / 1000, behind_clock_ms=behind_ms)
 
 
 def source_settings(settings: EngineSettings) -> SourceSettings:

@@ -12,7 +12,7 @@ from streamcal.errors import BrokerError
 from streamcal.maps.loop import PublishMap
 from streamcal.roles.task import CountsTopic
 from streamcal.runtime.adopting import readable
-from streamcal.runtime.cluster import Group
+from streamcal.runtime.cluster import Group, Part
 from streamcal.runtime.config import Config
 from streamcal.runtime.logs.co_partition import CoPartition
 from streamcal.runtime.logs.dead_letter import DeadLetters
@@ -20,6 +20,7 @@ from streamcal.runtime.logs.kafka_canary import check_partitioning
 from streamcal.runtime.logs.kafka_checks import ensure_topics
 from streamcal.runtime.logs.kafka_clients import KafkaClients
 from streamcal.runtime.logs.kafka_membership import KafkaMembership
+from streamcal.runtime.logs.kafka_notes import GroupNotes
 from streamcal.runtime.logs.kafka_specs import LARGEST_LETTER, counts_spec, state_spec
 from streamcal.runtime.logs.kafka_state import KafkaCounts, KafkaRecordLog, Producing
 from streamcal.runtime.logs.kafka_topics import check_equal_counts, prepare_topics, read_maps
@@ -91,6 +92,7 @@ class KafkaCluster:
             _check_unchanged(found[inputs.names["predictions"]], sources, inputs.names["predictions"], clients.servers)
             _check_unchanged(found[counts], SHARDS, counts, clients.servers)
 
+        self._beside.notes = GroupNotes(clients, {name: role for role, name in inputs.names.items()})
         self.group: Group = KafkaMembership(
             clients.group_consumer,
             {**inputs.names, "counts": counts},
@@ -135,6 +137,8 @@ class KafkaCluster:
         if self._beside.router is not None:
             self._beside.router.close()
         self.group.close()
+        if self._beside.notes is not None:
+            self._beside.notes.close()
         self._producing.close()
         if self.dead_letters is not None:
             self.dead_letters.close(_CLOSE_S)
@@ -146,6 +150,11 @@ class _Beside:
     def __init__(self, canary: CoPartition) -> None:
         self.canary = canary
         self.router: Router | None = None
+        self.notes: GroupNotes | None = None
+
+    def said(self) -> Mapping[Part, str]:
+        """What members said of their parts."""
+        return {} if self.notes is None else self.notes.read()
 
     def check(self) -> None:
         """Raise what the router met."""

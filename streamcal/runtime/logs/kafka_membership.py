@@ -63,6 +63,10 @@ class Beside(Protocol):
         """Look at records that were read."""
         ...
 
+    def said(self) -> Mapping[Part, str]:
+        """What members said of their parts with their commits."""
+        ...
+
     def behind(self) -> frozenset[str]:
         """Roles of which more is to come than the topic that is read shows."""
         ...
@@ -110,6 +114,7 @@ class KafkaMembership:
         self._group_id = group_id
         self._where = where
         self._trouble = Trouble()
+        self._notes: dict[Part, str] = {}
         self._next: dict[Any, int] = {}
         self._held_back: set[Any] = set()
         self.parts: frozenset[Part] = frozenset()
@@ -146,6 +151,7 @@ class KafkaMembership:
                 self._check_kept(target, offset)
             self._consumer.seek(target, at)
             self._consumer.resume(target)
+            self._held_back.discard(target)
         except KafkaError as error:
             # The assignment is moving under us: it will be opened again with the next one.
             self._listener.moved = True
@@ -168,7 +174,9 @@ class KafkaMembership:
     def commit(self, offsets: Mapping[Part, int]) -> bool:
         """Tell the group where we are, unchanged or not: that it takes it shows that we are a member still."""
         told = {
-            TopicPartition(self._topic[role], number): OffsetAndMetadata(offset, "", -1)
+            TopicPartition(self._topic[role], number): OffsetAndMetadata(
+                offset, self._notes.get((role, number), ""), -1
+            )
             for (role, number), offset in offsets.items()
             if (role, number) in self.parts
         }
@@ -180,6 +188,14 @@ class KafkaMembership:
             self._tolerate("commit failed; the next one will contain it", error)
             return False
         return True
+
+    def say(self, notes: Mapping[Part, str]) -> None:
+        """Let a few words on parts go along with the next commits; see `Group.say`."""
+        self._notes = dict(notes)
+
+    def said(self) -> Mapping[Part, str]:
+        """What members said of all parts; see `Group.said`."""
+        return self._beside.said()
 
     def lag(self) -> dict[Part, int]:
         """Unread records of open parts, where the broker told."""
