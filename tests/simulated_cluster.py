@@ -191,9 +191,9 @@ class Process:
         else:
             self.monitor.commit()
 
-    def boundary(self) -> None:
+    def boundary(self, scale: float = 1.0) -> None:
         """Between two calls to the outside, where a process may die."""
-        if self.world.chance(0.006):
+        if self.world.chance(0.006 * scale):
             raise SimulatedCrash
 
     def idle(self) -> bool:
@@ -325,15 +325,18 @@ class SimulatedLog:
 
     def append(self, values: Sequence[bytes]) -> list[int]:
         log, offsets = self.world.state[self.number], []
+        scale = min(1.0, 4 / len(values))  # however many chunks: most snapshots come through
         for place, value in enumerate(values):
-            if place and self.world.chance(0.1):
+            if place and self.world.chance(0.1 * scale):
                 self.world.land()  # one of another author between two of ours
             try:
-                self.process.boundary()
+                self.process.boundary(scale)
             except SimulatedCrash:
                 self.world.hit["torn chunks"] += place > 0
                 raise
-            offsets += _store(self.world, ("state", self.number, value), lambda value=value: log.append([value])[0])
+            offsets += _store(
+                self.world, ("state", self.number, value), lambda value=value: log.append([value])[0], scale
+            )
             if self.process.is_zombie:
                 self.world.hit["zombie wrote"] += 1
         self.process.boundary()
@@ -352,7 +355,7 @@ class SimulatedLog:
 
     def delete_before(self, offset: int) -> None:
         self.process.boundary()
-        if self.world.chance(0.2):
+        if self.world.chance(0.3):
             self.world.hit["delete lost"] += 1
         else:
             self.world.state[self.number].delete_before(offset)
@@ -380,20 +383,21 @@ class SimulatedCounts:
         return self.world.counts.next_offset - 1
 
 
-def _store(world: World, what: tuple[str, int, Any], store: Any) -> list[int]:
+def _store(world: World, what: tuple[str, int, Any], store: Any, scale: float = 1.0) -> list[int]:
     """Store a record, or not, and say so, or not."""
-    if world.chance(0.01):
+    share = 0.01 * scale
+    if world.chance(share):
         world.hit["append lost"] += 1
         raise AppendUncertainError("lost")
-    if world.chance(0.01):
+    if world.chance(share):
         world.hit["append delayed"] += 1
         world.delayed.append(what)
         raise AppendUncertainError("delayed")
     offset = store()
-    if world.chance(0.01):
+    if world.chance(share):
         world.hit["append unanswered"] += 1
         raise AppendUncertainError("no answer")
-    if world.chance(0.01):
+    if world.chance(share):
         world.hit["append duplicated"] += 1
         store()
     return [offset]

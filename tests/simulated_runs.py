@@ -36,7 +36,7 @@ RUN_S = 45.0
 """Simulated seconds over which the records come."""
 SPAN_MS = 26 * PANE_MS
 """Event time that goes by meanwhile."""
-IDLE_S = 4.0
+IDLE_S = 0.8
 
 
 def rules_of(seed: int) -> Rules:
@@ -152,7 +152,7 @@ def world_of(seed: int, events: Sequence[Event], rules: Rules) -> World:
         about=b"test",
         retry_s=0.5,
         chunk_bytes=500,
-        snapshot_after=8_000,
+        snapshot_after=5_000,
     )
     world = World(seed, logs_of(events), monitor, SOURCES)
     world.arrivals = arrivals_of(seed, events, world)
