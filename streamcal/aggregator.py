@@ -17,6 +17,7 @@ from streamcal.detect.watch import ModelWatch
 from streamcal.early.signs import EarlySigns
 from streamcal.errors import StreamcalError
 from streamcal.maps.loop import MapRequest, ModelLoop, PublishMap, shadowed_model
+from streamcal.maps.wanted import Attempted
 from streamcal.moments import HOUR_MS, Repeat, moments
 from streamcal.published import WHOLE, Publisher
 from streamcal.settings import EngineSettings
@@ -149,7 +150,7 @@ class Aggregator:
         """Join rules of a model index."""
         return self._settings.rules(self.names.models[model])
 
-    def ask(self, model: str, request: MapRequest) -> None:
+    def ask(self, model: str, request: MapRequest) -> Attempted:
         """Do what a person asks of the maps of a model, now.
 
         Raises
@@ -160,7 +161,9 @@ class Aggregator:
         if model not in self.names.models or self.event_time_ms is None:
             what = f"there is no model {model!r}" if self.event_time_ms is not None else "no event has been seen yet"
             raise StreamcalError(what, hint=f"models seen: {', '.join(self.names.models) or 'none'}")
-        self._commands.extend(self.loop(self.names.model(model)).manual(self.event_time_ms, request))
+        asked = self.loop(self.names.model(model)).manual(self.event_time_ms, request)
+        self._commands.extend(asked.commands)
+        return asked
 
     def repeats(self) -> set[Repeat]:
         """What happens at moments, and how long after the last event it still has something to say."""

@@ -144,15 +144,13 @@ class Challengers:
         if not due and last is not None and moment_ms // self._spacing_ms == last // self._spacing_ms:
             return
         self.fitted_ms = moment_ms
-        fitted = [family for family in self.families if family != TRACKING]
-        if scarcer(counts) < self.settings.min_count:
-            for family in fitted:
-                self._note(family, moment_ms, "too_few_labels")
-            return
-        line = FITS[Platt.family](counts, Identity())
-        prior_map = Identity() if isinstance(line, str) else line
-        for family in fitted:
-            self._note(family, moment_ms, line if family == Platt.family else FITS[family](counts, prior_map))
+        fitted = self._fit([family for family in self.families if family != TRACKING], counts)
+        for family, map_ in fitted.items():
+            self._note(family, moment_ms, map_)
+
+    def fit(self, family: str, counts: Ints) -> Map | str:
+        """What a family says of `counts`, or why nothing; the tracking filter has its own time. Changes nothing."""
+        return self.newest(family) if family == TRACKING else self._fit([family], counts)[family]
 
     def newest(self, family: str) -> Map | str:
         """The newest map of a family, or why there is none."""
@@ -164,6 +162,13 @@ class Challengers:
         """Families whose newest fit failed for another reason than too few labels, and that reason."""
         reasons = ((family, self.reasons.get(family, "")) for family in self.families)
         return [(family, reason) for family, reason in reasons if reason not in ("", "too_few_labels")]
+
+    def _fit(self, families: Sequence[str], counts: Ints) -> dict[str, Map | str]:
+        if scarcer(counts) < self.settings.min_count:
+            return dict.fromkeys(families, "too_few_labels")
+        line = FITS[Platt.family](counts, Identity())
+        prior_map = Identity() if isinstance(line, str) else line
+        return {family: line if family == Platt.family else FITS[family](counts, prior_map) for family in families}
 
     def _note(self, family: str, moment_ms: int, fitted: Map | str) -> None:
         generations = self.generations[family]

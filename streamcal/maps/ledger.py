@@ -48,8 +48,8 @@ class MapRequest:
 class MapAttempt:
     """One entry of the map history.
 
-    Refusals in a row for the same reason share one, publications of a tracking filter too (`document` and `version` are
-    the last one's), even where they take turns.
+    Refusals in a row for the same reason share one (of requests: of one person for one reason), publications of a
+    tracking filter too (`document` and `version` are the last one's), even where they take turns.
     """
 
     version: int | None
@@ -118,11 +118,14 @@ class MapLedger:
         *,
         at_ms: int,
         parent: MapDocument | None,
-        fitted_on: tuple[FitWindow, Counts] | None = None,
+        fitted_on: tuple[FitWindow | None, Counts] | None = None,
         evidence: Mapping[str, float] | None = None,
+        like: MapDocument | None = None,
     ) -> MapDocument:
-        """A document of the next version."""
+        """A document of the next version; `like` had the same map, and says what it was fitted on."""
         self.version += 1
+        if like is not None:
+            fitted_on = (like.fit_window, like.counts)
         window, counts = (None, None) if fitted_on is None else fitted_on
         return new_document(
             self.name,
@@ -133,6 +136,7 @@ class MapLedger:
             counts=counts,
             evidence=evidence,
             parent=None if parent is None else parent.version,
+            segments=None if like is None else like.segments,
         )
 
     def put(self, document: MapDocument, entry: MapAttempt) -> None:
@@ -167,4 +171,5 @@ class MapLedger:
 
 def _alike(last: MapAttempt, entry: MapAttempt) -> bool:
     refused = not last.promoted and last.version is None
-    return refused and entry.trigger == last.trigger == "schedule" and last.reason == entry.reason
+    asked = (last.trigger, last.who, last.why) == (entry.trigger, entry.who, entry.why)
+    return refused and asked and entry.trigger != "alarm" and last.reason == entry.reason

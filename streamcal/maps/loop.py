@@ -19,6 +19,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from streamcal.errors import StreamcalError
 from streamcal.maps.challengers import TRACKING, Challengers
 from streamcal.maps.document import Counts, FitWindow, MapDocument, decode, encode
 from streamcal.maps.evidence import Evidence
@@ -30,7 +31,7 @@ from streamcal.maps.ledger import MapAttempt, MapLedger, MapRequest, Trigger
 from streamcal.maps.loop_settings import LoopSettings
 from streamcal.maps.policy import WAGER, Decision, decide, gain_bar
 from streamcal.maps.publishing import Epochs, PublishMap, shadow_key, shadowed_model
-from streamcal.maps.wanted import map_to_go_back_to, map_to_promote
+from streamcal.maps.wanted import Attempted, document_of, map_to_go_back_to, map_to_promote
 from streamcal.snapshot import MapState
 from streamcal.stats.counts import Column
 from streamcal.stats.fit_panes import Entered, FitPanes
@@ -168,7 +169,7 @@ class ModelLoop:
 
     def attempt(self, moment_ms: int) -> list[PublishMap]:
         """Try on what is final at `moment_ms`, a multiple of `every_ms`."""
-        return self._attempt(moment_ms, "schedule")
+        return list(self._attempt(moment_ms, "schedule").commands)
 
     def alarm(self, moment_ms: int) -> list[PublishMap]:
         """Try because an alarm of the whole model has begun.
@@ -176,48 +177,55 @@ class ModelLoop:
         To be called at a moment of event time that the logs determine, no earlier than the last one given here:
         panes that end by then are read for good. An alarm lowers no bar; with a long ``refit.every`` it saves waiting.
         """
-        return self._attempt(moment_ms, "alarm")
+        return list(self._attempt(moment_ms, "alarm").commands)
 
-    def manual(self, moment_ms: int, request: MapRequest) -> list[PublishMap]:
+    def manual(self, moment_ms: int, request: MapRequest) -> Attempted:
         """Do what a person asks at `moment_ms` of event time.
 
         ``refit`` is an attempt now, whether pinned or cooling down. ``promote`` needs no gain and may take any step;
         labels that contradict the map's mean still refuse it. ``rollback`` goes to the parent or to a version of the
-        history. ``pin`` stops automatic changes, ``unpin`` lets them go on.
+        history that was in force. ``pin`` stops automatic changes, ``unpin`` lets them go on.
 
         Raises
         ------
         StreamcalError
-            The version or family asked for is not known; nothing has changed.
+            The version or family asked for is not known or in force already, or nothing is fitted here; nothing has
+            changed.
         """
         match request.what:
             case "pin" | "unpin":
+                if self.pinned == (request.what == "pin"):
+                    return Attempted([], True, f"{request.what}ned already")
                 self.pinned = request.what == "pin"
                 self.history.append(self._entry(request.what, moment_ms, "manual", request, promoted=False))
-                return []
+                return Attempted([], True, f"{request.what}ned")
             case "refit":
+                if self.settings.mode == "off" or not self.challengers.families:
+                    raise StreamcalError("nothing is fitted for this model", hint="set refit.mode to auto or shadow")
                 return self._attempt(moment_ms, "manual", request)
             case "rollback":
-                map_ = map_to_go_back_to(request, self.history, self.champion)
+                wanted = map_to_go_back_to(request, self.history, self.champion)
+                wanted.check_new(self.champion)
                 self.results["rolled_back", "manual"] += 1
-                document = self.ledger.document(map_, at_ms=moment_ms, parent=self.champion.document)
+                old, map_ = self.champion.document, wanted.map_
+                document = self.ledger.document(map_, at_ms=moment_ms, parent=old, like=wanted.source)
                 entry = self._entry("rollback", moment_ms, "manual", request)
-                return [self._put_in_force(document, map_, None, entry)]
+                return _made(document, self._put_in_force(document, map_, None, entry))
             case "promote":
                 return self._promote_as_asked(moment_ms, request)
 
     # --- one attempt ---------------------------------------------------------------------------------------------
 
-    def _attempt(self, moment_ms: int, trigger: Trigger, request: MapRequest | None = None) -> list[PublishMap]:
+    def _attempt(self, moment_ms: int, trigger: Trigger, request: MapRequest | None = None) -> Attempted:
         stop = (moment_ms - self.settings.maturity_ms) // self.settings.pane_ms
         # Panes are let go even where nothing is fitted.
         fresh = self._fits.move(stop - self.settings.fit_window_ms // self.settings.pane_ms, stop)
         entered = self._fits.take_entered()
         if self.settings.mode == "off" or not self.challengers.families or not (fresh or request):
-            return []
+            return Attempted([], False, "")
         self._judge(entered, moment_ms)
         if self._is_worse_than_parent():
-            return [self._roll_back(moment_ms)]
+            return self._roll_back(moment_ms, self._entry("worse_than_parent", moment_ms, trigger, request))
         self.challengers.refit(self._fits.whole(), moment_ms, due=trigger != "schedule")
         decision = self._decide(moment_ms, trigger)
         if decision.promoted and self.challengers.fitted_ms != moment_ms:
@@ -226,11 +234,11 @@ class ModelLoop:
         if decision.map_ is None:
             entry = self._entry(decision.reason, moment_ms, trigger, request, promoted=False, family=decision.family)
             self.ledger.refuse(entry)
-            return self._publication(moment_ms)
+            return Attempted(self._publication(moment_ms), False, decision.reason)
         self.results["promoted", ""] += 1
         document = self._fitted(decision.map_, moment_ms, decision)
         entry = self._entry("", moment_ms, trigger, request)
-        return [self._change(document, decision.map_, self._judged.map_, entry)]
+        return self._change(document, decision.map_, self._judged.map_, entry)
 
     def _judge(self, entered: Entered, moment_ms: int) -> None:
         """Add up what the rows that became known say, then let the tracking filter learn from them."""
@@ -262,17 +270,23 @@ class ModelLoop:
         18 of 42 promotions would be taken back otherwise, most of them on account of one day's weather.
         """
         judged = self._judged
-        if self.pinned or judged.parent is None or judged.parent_gain < WAGER:
+        if self.pinned or judged.parent is None or judged.parent_gain < WAGER or not len(self._fits.rows):
             return False
         return judged.parent_gain >= WAGER * dispersion(self._fits)
 
-    def _roll_back(self, moment_ms: int) -> PublishMap:
+    def _roll_back(self, moment_ms: int, entry: MapAttempt) -> Attempted:
         judged = self._judged
         assert judged.parent is not None
         self.results["rolled_back", "worse_than_parent"] += 1
         evidence = {"parent_gain": judged.parent_gain}
-        document = self.ledger.document(judged.parent, at_ms=moment_ms, parent=judged.document, evidence=evidence)
-        return self._change(document, judged.parent, None, self._entry("worse_than_parent", moment_ms))
+        document = self.ledger.document(
+            judged.parent,
+            at_ms=moment_ms,
+            parent=judged.document,
+            evidence=evidence,
+            like=document_of(judged.parent, self.history),
+        )
+        return self._change(document, judged.parent, None, entry)
 
     def _publication(self, moment_ms: int) -> list[PublishMap]:
         """What the tracking filter says now, where it is the map to better, has moved, and passes its guards."""
@@ -301,28 +315,32 @@ class ModelLoop:
             return self.candidate
         return self.champion
 
-    def _promote_as_asked(self, moment_ms: int, request: MapRequest) -> list[PublishMap]:
-        map_, fitted = map_to_promote(request, self.history, self.candidate, self.challengers)
-        least = self.settings.min_count
-        if scarcer(self._fits.whole()) >= least and mean_is_off(self._fits, map_, least):
+    def _promote_as_asked(self, moment_ms: int, request: MapRequest) -> Attempted:
+        counts, least = self._fits.whole(), self.settings.min_count
+        wanted = map_to_promote(request, self.history, self.candidate, self.challengers, counts)
+        wanted.check_new(self.champion)
+        map_, old = wanted.map_, self.champion
+        if scarcer(counts) >= least and mean_is_off(self._fits, map_, least):
             entry = self._entry("mean_off", moment_ms, "manual", request, promoted=False, family=map_.family)
             self.ledger.refuse(entry)
-            return []
+            return Attempted([], False, "mean_off")
         self.results["promoted", ""] += 1
-        old = self.champion
-        document = self._fitted(map_, moment_ms) if fitted else None
-        document = document or self.ledger.document(map_, at_ms=moment_ms, parent=old.document)
-        return [self._put_in_force(document, map_, old.map_, self._entry("", moment_ms, "manual", request))]
+        document = self._fitted(map_, moment_ms) if wanted.fitted else None
+        document = document or self.ledger.document(map_, at_ms=moment_ms, parent=old.document, like=wanted.source)
+        return _made(
+            document, self._put_in_force(document, map_, old.map_, self._entry("", moment_ms, "manual", request))
+        )
 
-    def _change(self, document: MapDocument, map_: Map, parent: Map | None, entry: MapAttempt) -> PublishMap:
+    def _change(self, document: MapDocument, map_: Map, parent: Map | None, entry: MapAttempt) -> Attempted:
         """Put a map in force, or among the candidates where the loop is in shadow."""
         if self.settings.mode == "auto":
-            return self._put_in_force(document, map_, parent, entry)
+            return _made(document, self._put_in_force(document, map_, parent, entry))
         self.candidate = in_force(document, map_, parent)
         self.evidence.restart()
         entry.promoted, entry.reason = False, "shadow"
         self.ledger.put(document, entry)
-        return PublishMap(shadow_key(self.name), encode(document))
+        command = PublishMap(shadow_key(self.name), encode(document))
+        return Attempted([command], True, f"candidate version {document.version}, in shadow")
 
     def _put_in_force(self, document: MapDocument, map_: Map, parent: Map | None, entry: MapAttempt) -> PublishMap:
         self.champion = in_force(document, map_, parent)
@@ -357,3 +375,7 @@ class ModelLoop:
         who, why = ("", "") if request is None else (request.who, request.why)
         family = family or self._judged.map_.family
         return MapAttempt(None, family, moment_ms, promoted, reason, None, trigger=trigger, who=who, why=why)
+
+
+def _made(document: MapDocument, command: PublishMap) -> Attempted:
+    return Attempted([command], True, f"version {document.version}")

@@ -15,6 +15,7 @@ from streamcal.aggregator import Aggregator
 from streamcal.errors import StateFormatError
 from streamcal.maps import saved  # noqa: F401, maps and documents become values of states
 from streamcal.maps.loop import MapRequest, PublishMap
+from streamcal.maps.wanted import Attempted
 from streamcal.parts.mark import Mark, MarkKey
 from streamcal.parts.merge import Merge
 from streamcal.parts.part import Part, StoredKey
@@ -133,10 +134,16 @@ class Aggregation:
             else:
                 self._merge.mark(marked, Mark.from_bytes(value))
 
-    def ask(self, model: str, request: MapRequest) -> None:
+    def ask(self, model: str, request: MapRequest) -> Attempted:
         """Do what a person asks; durable and published with the next `settle`. Raises as `Aggregator.ask`."""
-        self.aggregator.ask(model, request)
+        asked = self.aggregator.ask(model, request)
         self._asked = True
+        return asked
+
+    @property
+    def waiting(self) -> bool:
+        """Whether something that was asked is not durable yet."""
+        return self._asked
 
     def settle(self, publish: Publish, topic: CountsTopic) -> None:
         """Let everything follow from what was taken in; decisions are durable before anyone sees them.

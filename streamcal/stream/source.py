@@ -110,6 +110,8 @@ class Intake:
             tree["lost"] = self.lost
         if self.batch is not None:
             tree["columns"] = {name: getattr(self.batch, name) for name in _COLUMNS[self.topic]}
+            if isinstance(self.batch, PredictionBatch) and np.array_equal(self.batch.raw, self.batch.served):
+                del tree["columns"]["served"]  # as most streams have it until a map is in force
             if isinstance(self.batch, PredictionBatch) and self.batch.weight is not None:
                 tree["columns"]["weight"] = self.batch.weight
         return tree
@@ -309,5 +311,6 @@ def _batch(topic: str, columns: dict[str, Any]) -> PredictionBatch | OutcomeBatc
     rows = np.arange(len(columns["time_ms"]))
     common: dict[str, Any] = {"row": rows, "clock_row": _EMPTY, "clock_ms": _EMPTY, "rejected": (), "ignored": 0}
     if topic == "predictions":
-        return PredictionBatch(**{"weight": None} | columns, **common, clipped=0)
+        columns = {"weight": None, "served": columns["raw"]} | columns
+        return PredictionBatch(**columns, **common, clipped=0)
     return OutcomeBatch(**columns, **common)

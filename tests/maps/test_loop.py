@@ -54,7 +54,7 @@ class Streamed:
         return [decode(command.document) for command in self.commands]
 
     def ask(self, what: Any, **named: Any) -> list[MapDocument]:
-        commands = self.loop.manual(self.now, MapRequest(what, "ada", "a test", **named))
+        commands = self.loop.manual(self.now, MapRequest(what, "ada", "a test", **named)).commands
         self.commands += commands
         return [decode(command.document) for command in commands]
 
@@ -333,7 +333,11 @@ def test_a_person_promotes_a_family_a_version_or_the_candidate_and_goes_back() -
     tried.feed(60, offset=2.2)
     candidate = tried.documents[-1]
     (first,) = tried.ask("promote")
-    assert (first.parameters, first.fit_window) == (candidate.parameters, None)
+    assert (first.parameters, first.fit_window, first.counts) == (
+        candidate.parameters,
+        candidate.fit_window,
+        candidate.counts,
+    )
     assert tried.loop.apply(np.array([0.5]))[0] > 0.8
     (second,) = tried.ask("promote", family="cir")
     assert (second.family, second.parent) == ("cir", first.version)
@@ -372,6 +376,83 @@ def test_what_is_not_known_cannot_be_promoted_and_nothing_changes(named: dict[st
         tried.ask("promote", **named)
     assert raised.value.hint
     assert (tried.loop.version, list(tried.loop.history)) == (0, [])
+
+
+def test_what_came_of_a_request_is_told_whatever_else_is_in_the_history() -> None:
+    tried = Streamed(families=("tracking",), horizon_ms=5_000)
+    for pane in range(150):
+        tried.feed(1, offset=1.0 + 0.6 * np.sin(pane / 40))
+    tried.feed(9, offset=1.0)
+    told = tried.loop.manual(tried.now, MapRequest("refit", "ada", "a test"))
+    # What the filter publishes beside a refusal is not what was asked for.
+    assert (told.done, told.detail) == (False, "no_gain")
+    assert tried.loop.manual(tried.now, MapRequest("pin", "ada", "")).detail == "pinned"
+    assert tried.loop.manual(tried.now, MapRequest("pin", "bob", "")).detail == "pinned already"
+    assert [entry.who for entry in tried.loop.history if entry.reason == "pin"] == ["ada"]
+    shadow = Streamed(mode="shadow", every_ms=200_000)
+    told = []
+    for _ in range(12):
+        shadow.feed(5, offset=1.2)
+        told.append(shadow.loop.manual(shadow.now, MapRequest("refit", "ada", "a test")))
+    assert (True, "candidate version 1, in shadow") in [(each.done, each.detail) for each in told]
+
+
+def test_a_refit_where_nothing_is_fitted_is_refused_and_the_last_promotion_is_not_mistaken_for_it() -> None:
+    tried = Streamed(mode="off", prior=Prior(negative_sampling_rate=0.1))
+    tried.loop.start()
+    with pytest.raises(StreamcalError, match="nothing is fitted"):
+        tried.ask("refit")
+    assert tried.loop.version == 1
+
+
+def test_a_map_in_force_is_not_put_in_force_again() -> None:
+    tried = Streamed()
+    tried.feed(60, offset=1.2)
+    version = tried.loop.version
+    for asked in ({"what": "promote", "version": version}, {"what": "rollback", "version": version}):
+        with pytest.raises(StreamcalError, match=f"already, as version {version}"):
+            tried.ask(**asked)
+    assert tried.loop.version == version
+
+
+def test_going_back_leads_only_to_what_was_in_force_and_keeps_what_it_was_fitted_on() -> None:
+    tried = Streamed(mode="shadow")
+    tried.feed(60, offset=1.2)
+    candidate = tried.documents[-1]
+    with pytest.raises(StreamcalError, match="never in force"):
+        tried.ask("rollback", version=candidate.version)
+    (promoted,) = tried.ask("promote", version=candidate.version)
+    tried.ask("promote", family="cir")
+    (back,) = tried.ask("rollback")
+    assert (back.fit_window, back.counts) == (promoted.fit_window, promoted.counts) != (None, None)
+
+
+def test_a_family_is_fitted_to_the_window_that_its_document_tells_of() -> None:
+    # Generations four attempts apart: the newest fit in time is older than the window.
+    tried = Streamed(horizon_ms=96 * EVERY * 4, every_ms=EVERY)
+    tried.feed(70, offset=1.2)
+    (document,) = tried.ask("promote", family="platt")
+    assert document.fit_window is not None
+    assert document.parameters == tried.loop.challengers.fit("platt", tried.fits.whole()).parameters()
+
+
+def test_a_refit_asked_for_after_the_window_has_emptied_is_refused() -> None:
+    tried = Streamed()
+    tried.feed(60, offset=1.2)
+    tried.ask("pin")
+    tried.loop.champion.parent_gain = 1e6
+    tried.loop.attempt(1_000_000)
+    tried.pane = 1000
+    tried.ask("unpin")
+    told = tried.loop.manual(1_000_000, MapRequest("refit", "ada", "a test"))
+    assert (told.done, told.detail) == (False, "too_few_labels")
+
+
+def test_like_refusals_of_one_person_share_an_entry() -> None:
+    tried = Streamed()
+    for _ in range(5):
+        tried.ask("refit")
+    assert [(entry.reason, entry.attempts, entry.who) for entry in tried.loop.history] == [("too_few_labels", 5, "ada")]
 
 
 # --- tracking ------------------------------------------------------------------------------------------------
