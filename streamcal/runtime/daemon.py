@@ -82,7 +82,10 @@ def run(config: Config, *, rearrange: Rearrange = lambda settings, cluster: (set
         monitor = Monitor(*rearrange(settings, cluster), time.monotonic, Rejections(cluster.dead_letters))
         log.info("serving", url=server.url, version=__version__)
         desk = MapDesk(requests, monitor)
-        Running(monitor, readers, config.kafka.commit_interval.ms / 1000, _session_s(config), desk).run(stopped.is_set)
+        with contextlib.closing(monitor):
+            Running(monitor, readers, config.kafka.commit_interval.ms / 1000, _session_s(config), desk).run(
+                stopped.is_set
+            )
     log.info("stopped", read=monitor.read)
 
 

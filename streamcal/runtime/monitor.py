@@ -155,6 +155,11 @@ class Monitor:
             self.last_good_s = self._now()
         return taken
 
+    def close(self) -> None:
+        """Give up recoveries that are under way."""
+        while self._recovering:
+            self._recovering.popitem()[1].close()
+
     def pictures(self) -> list[Snapshot]:
         """What the aggregators here show."""
         lag = dict(self._cluster.group.lag())

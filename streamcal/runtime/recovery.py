@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Generic, Protocol, TypeVar
 
 from streamcal.state.claimed_log import Restored
@@ -49,3 +49,8 @@ class Recovery(Generic[Role]):
         except StopIteration:
             return self._role
         return None
+
+    def close(self) -> None:
+        """Let go of what it reads from; at the end of the process its client would wait for threads that are gone."""
+        if isinstance(self._steps, Generator):
+            self._steps.close()

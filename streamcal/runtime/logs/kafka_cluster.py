@@ -23,7 +23,7 @@ from streamcal.runtime.logs.kafka_membership import KafkaMembership
 from streamcal.runtime.logs.kafka_notes import GroupNotes
 from streamcal.runtime.logs.kafka_specs import LARGEST_LETTER, counts_spec, state_spec
 from streamcal.runtime.logs.kafka_state import KafkaCounts, KafkaRecordLog, Producing
-from streamcal.runtime.logs.kafka_topics import check_equal_counts, prepare_topics, read_maps
+from streamcal.runtime.logs.kafka_topics import check_equal_counts, check_state_kept, prepare_topics, read_maps
 from streamcal.runtime.logs.record_ids import id_readers
 from streamcal.runtime.map_signing import map_signing
 from streamcal.runtime.repartition import Inputs, input_topics
@@ -77,6 +77,7 @@ class KafkaCluster:
         counts, self._state = topics.counts or f"{group_id}-counts", topics.state or f"{group_id}-state"
         ensure_topics(clients, [counts_spec(counts, SHARDS)], create=kafka.create_topics)
         ensure_topics(clients, [state_spec(self._state, sources + SHARDS)], create=kafka.create_topics)
+        check_state_kept(clients, self._state, counts)
         ids = id_readers(config)
         self._beside = _Beside(CoPartition(ids, sources, inputs.names, counters, rewritten=inputs.sources))
         check_partitioning(clients, self._beside.canary, inputs.names)

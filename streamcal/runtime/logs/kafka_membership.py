@@ -147,7 +147,7 @@ class KafkaMembership:
         try:
             at = self._first(target, part[0]) if offset is None else offset
             if offset is not None:
-                self._check_kept(target, offset)
+                self._check_kept(target, part[0], offset)
             self._consumer.seek(target, at)
             self._consumer.resume(target)
             self._held_back.discard(target)
@@ -263,15 +263,17 @@ class KafkaMembership:
         found = self._consumer.offsets_for_times({part: self._start}, timeout_ms=admin_timeout_ms)[part]
         return end if found is None else int(found.offset)
 
-    def _check_kept(self, part: Any, offset: int) -> None:
+    def _check_kept(self, part: Any, role: str, offset: int) -> None:
         first = self._consumer.beginning_offsets([part], timeout_ms=admin_timeout_ms)[part]
         end = self._consumer.end_offsets([part], timeout_ms=admin_timeout_ms)[part]
         if not first <= offset <= end:
+            accepted = "accept the gap with `streamcal state accept-gap`, or begin anew with `streamcal state reset`"
+            anew = "begin anew with `streamcal state reset`, or read the inputs again with `streamcal state rebuild`"
             raise BrokerError(
                 f"{part.topic}[{part.partition}] goes on at offset {offset}, the log holds {first} to {end}: records "
                 "that were not counted yet are gone",
                 where=self._where,
-                hint="accept the gap with `streamcal state accept-gap`, or begin anew with `streamcal state reset`",
+                hint=anew if role == "counts" or offset > end else accepted,
             )
 
     def _watch(self, *, progress: bool) -> None:

@@ -17,7 +17,7 @@ from streamcal.runtime.logs.kafka_specs import dead_letter_spec, input_spec, map
 from streamcal.runtime.repartition import router_group
 from streamcal.stream.events import TOPICS
 
-__all__ = ["check_equal_counts", "prepare_topics", "read_maps"]
+__all__ = ["check_equal_counts", "check_state_kept", "prepare_topics", "read_maps"]
 
 _READ_MAPS_S: Final = 60.0
 """Longest wait for the maps topic: thousands of documents take about a second."""
@@ -84,6 +84,35 @@ def check_equal_counts(names: Mapping[str, str], found: Mapping[str, int], where
             "the same number, keyed by id with the same partitioner (adding partitions moves keys)"
         )
         raise BrokerError(message, where=where, hint=hint)
+
+
+def check_state_kept(clients: KafkaClients, state: str, counts: str) -> None:
+    """Refuse a state topic that was made anew while counts told under its old claims are still there.
+
+    Raises
+    ------
+    BrokerError
+        New claims would have lower numbers than the old ones, and what is told under them would count for nothing.
+    """
+    consumer = clients.maps_consumer()
+    try:
+        ends = {}
+        for topic in (state, counts):
+            parts = [TopicPartition(topic, number) for number in consumer.partitions_for_topic(topic) or ()]
+            ends[topic] = sum(consumer.end_offsets(parts, timeout_ms=admin_timeout_ms).values())
+    except KafkaError as error:
+        hint = "the broker answered before; check that the addresses it advertises can be reached from here"
+        raise BrokerError(f"topic {state!r} cannot be read: {error}", where=clients.servers, hint=hint) from error
+    finally:
+        consumer.close(timeout_ms=admin_timeout_ms)
+    if ends[counts] and not ends[state]:
+        raise BrokerError(
+            f"topic {state!r} is empty, and topic {counts!r} holds counts told under claims that were in it: it was "
+            "deleted and made anew",
+            where=clients.servers,
+            hint="begin anew with `streamcal state reset`, or read the inputs again with `streamcal state rebuild`; "
+            "both take the old counts back",
+        )
 
 
 def read_maps(clients: KafkaClients, topic: str) -> dict[str, list[bytes]]:
