@@ -82,9 +82,8 @@ def main() -> None:
     assert found == args.pending
     print(f"{found:,} pending predictions in {args.partitions} partitions, {held / found:.0f} bytes each in memory")
     print(f"from claim to resumption: {seconds:.1f} s ({time.process_time() - cpu:.1f} s of CPU)")
-    print(
-        f"largest resident memory of both monitors together: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB"
-    )
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(f"largest resident memory of both monitors together: {most:.0f} MB")
 
 
 if __name__ == "__main__":
