@@ -174,13 +174,13 @@ class Aggregation:
         self._log.snapshot(state)
         self._read_bytes, self._snapshot_bytes, self._asked = 0, len(state), False
 
-    def picture(self, lag: dict[tuple[str, int], int]) -> Snapshot:
+    def picture(self) -> Snapshot:
         """The immutable picture of this moment."""
         marks = self._merge.marks
         picture = self.aggregator.snapshot(
             outcomes_ms=min((mark.watermarks[1] for mark in marks.values()), default=BEGINNING),
             watermarks=dict(self._merge.watermarks()),
-            lag=lag,
+            lag={(topic, source): n for source, mark in marks.items() for topic, n in mark.lag.items()},
             pending_bytes=sum(mark.pending_bytes for mark in marks.values()),
         )
         incomplete = self._incomplete()
