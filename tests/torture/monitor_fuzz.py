@@ -150,7 +150,9 @@ def _send(arena: MonitorArena, values: Sequence[tuple[str, bytes | None]]) -> Co
     """Send them; gives how many with a value went to each topic, and how many without one."""
     producer = KafkaProducer(bootstrap_servers=arena.bootstrap, acks="all", linger_ms=20, batch_size=200_000)
     for number, (topic, value) in enumerate(values):
-        producer.send(arena.names[topic], value, key=b"-", partition=number % 2, timestamp_ms=START_MS + number * 20)
+        producer.send(
+            arena.names[topic], value, key=b"-", partition=number // 3 % 2, timestamp_ms=START_MS + number * 20
+        )
     producer.flush()
     producer.close()
     return Counter("ignored" if value is None else topic for topic, value in values)
