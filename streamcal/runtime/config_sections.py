@@ -248,11 +248,15 @@ class Refit(Section):
         return value
 
 
+CutOff = Annotated[float, Field(gt=0, lt=1)]
+
+
 class Maps(Section):
-    """Signatures of map documents: both keys left out, none is made and none asked for."""
+    """Signatures of map documents: both keys left out, none is made and none asked for; and what previews show."""
 
     signing_key_file: ServiceFile | None = None
     verify_key_files: Annotated[tuple[ServiceFile, ...], Field(strict=False)] = ()
+    cut_offs: Annotated[tuple[CutOff, ...], Field(strict=False)] = ()
 
 
 class Prior(Section):
