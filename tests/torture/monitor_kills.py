@@ -152,7 +152,7 @@ class Crowd:
         """An aggregator dies with parts taken in of which nothing has followed."""
         victim = self.arena.member(None, {"at": "merge after", "skip": 1})
         self._other_aggregators_leave(victim)
-        wait_until(lambda: not victim.alive or victim.fault is not None, 120)
+        self._await_fault(victim)
 
     def broker_stopped(self) -> None:
         """The broker is stopped and started."""
@@ -168,8 +168,17 @@ class Crowd:
         victim = self.arena.member(None, {"at": point, "skip": 1, "signal": "SIGSTOP"})
         if point.startswith("decision"):
             self._other_aggregators_leave(victim)
-        wait_until(lambda: not victim.alive or victim.fault is not None, 120)
+        self._await_fault(victim)
         self._asleep(victim)
+
+    def _await_fault(self, victim: Member) -> None:
+        """Go on with the stream until the fault strikes: it may have come to its end before the victim had work."""
+        deadline = time.monotonic() + 120
+        while victim.alive and victim.fault is None:
+            assert time.monotonic() < deadline, f"not reached: {victim.path}"
+            self.arena.feeder.wait()
+            self.feed(0.01, 1.0)
+            time.sleep(0.2)
 
     def _other_aggregators_leave(self, heir: Member) -> None:
         """Let members that aggregate leave until `heir` does; the assignor goes by names we do not choose."""
@@ -190,7 +199,9 @@ class Crowd:
                 self.arena.member()
                 others = 1
             wait_until(lambda: self._members() <= others, 90)
-            self.arena.wait_work(timeout_s=60)
+            self.arena.feeder.wait()
+            self.feed(0.02, 1.0)
+            self.arena.wait_work(timeout_s=90)
         finally:
             victim.process.send_signal(signal.SIGCONT)
         wait_until(lambda: not victim.alive or self._members() > others, 90)
