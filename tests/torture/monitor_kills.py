@@ -17,6 +17,7 @@ import signal
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -265,6 +266,8 @@ def _verdict(arena: MonitorArena, labels: str) -> None:
     print(f"{len(verdict.events)} events, labels {labels}: counts per pane and segment and counters equal the recount;")
     print("figures, alarms, evidence and maps equal those of an engine that nothing happened to")
     print("per pair:", {kind: round(share, 3) for kind, share in verdict.shares.items()})
+    told = Counter(line["event"] for member in arena.members for line in member.logged if line["level"] == "warning")
+    print("warned:", dict(told))
     print("hit:", dict(sorted(arena.hit.items())), flush=True)
 
 

@@ -277,11 +277,13 @@ class KafkaMembership:
 
     def _watch(self, *, progress: bool) -> None:
         now = time.monotonic()
-        behind = any((self._lag(part) or 0) > 0 for part in self._next if part not in self._held_back)
+        open_ = [part for part in self._next if part not in self._held_back]
+        behind = {f"{part.topic}[{part.partition}]": lag for part in open_ if (lag := self._lag(part) or 0) > 0}
         if progress or not behind:
             self._progress_s = now
         elif now - self._progress_s > _STALLED_S:
-            log.warning("behind without progress; the consumer is made anew", seconds=round(now - self._progress_s))
+            waited_s = round(now - self._progress_s)
+            log.warning("behind without progress; the consumer is made anew", seconds=waited_s, unread=behind)
             self._consumer.close(autocommit=False, timeout_ms=_COMMIT_MS)
             self.parts, self._next = frozenset(), {}
             self.generation += 1
