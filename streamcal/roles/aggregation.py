@@ -35,6 +35,8 @@ from streamcal.stream.watermark import BEGINNING
 __all__ = ["Aggregation", "CountsRecord"]
 
 STATE_FORMAT: Final = 1
+_WORTH: Final = 8
+"""Parts are read again eight times as fast as intakes are joined again, by the byte."""
 
 CountsRecord = tuple[int, bytes | None, bytes | None]
 """Offset, key and value of a record of the counts topic."""
@@ -53,7 +55,7 @@ class Aggregation:
         Partitions of the input topics.
     log : ClaimedLog
     snapshot_after : int
-        Bytes of parts and marks worth a snapshot; more where the last snapshot was larger.
+        Eight times as many bytes of parts and marks are worth a snapshot; more where the last snapshot was larger.
 
     Attributes
     ----------
@@ -155,7 +157,7 @@ class Aggregation:
         """
         self._merge.settle()
         commands = self.aggregator.take_commands()
-        if commands or self._asked or self._read_bytes >= max(self._snapshot_after, self._snapshot_bytes):
+        if commands or self._asked or self._read_bytes >= max(_WORTH * self._snapshot_after, self._snapshot_bytes):
             self.snapshot()
             # Only what no takeover will read again may go, and a takeover goes on from the snapshot.
             self._take_back(topic)
