@@ -21,6 +21,7 @@ from streamcal.detect.bets import LEVEL_BETS
 from streamcal.maps.costs import COSTS, DEFAULT_FAMILIES
 from streamcal.runtime.config_events import EventFilter
 from streamcal.runtime.config_fields import (
+    ClassNames,
     InputFile,
     NamedDuration,
     PositiveSpan,
@@ -278,6 +279,7 @@ class Prior(Section):
 class ModelOverrides(Section):
     """What differs for one model; a key left out has the value of its own section."""
 
+    classes: ClassNames | None = None
     filter: EventFilter | None = None
     labels: Labels | None = None
     horizon: PositiveSpan | None = None
