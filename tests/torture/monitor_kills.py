@@ -31,17 +31,25 @@ from torture.disturbed_streams import StreamPlan
 from torture.faulty_monitor import POINTS
 from torture.monitor_arena import Member, MonitorArena
 
-__all__ = ["BLOWS", "Crowd", "kill_again_and_again"]
+__all__ = ["BLOWS", "Crowd", "kill_again_and_again", "strike"]
 
 PATIENCE_S = 12.0
 """For a point to be reached; some are rare (maps), then the kill is at a random moment."""
 
 
-def kill_again_and_again(arena: MonitorArena, kills: int, draw: random.Random, share: float = 0.9) -> None:
-    """Feed `share` of the stream to one monitor after the other, each of which is killed; the last one lives."""
+def kills_anywhere(kills: int, draw: random.Random) -> list[str | None]:
+    """Where to kill: every fourth time at a random moment (None), else at points in turn."""
     points = [point for _ in range(kills // len(POINTS) + 1) for point in draw.sample(POINTS, len(POINTS))]
-    for number, point in enumerate(points[:kills]):
-        fault = {"at": point, "skip": int(draw.expovariate(1 / 3))} if number % 4 else None
+    return [point if number % 4 else None for number, point in enumerate(points[:kills])]
+
+
+def kill_again_and_again(
+    arena: MonitorArena, where: Sequence[str | None], draw: random.Random, share: float = 0.9
+) -> None:
+    """Feed `share` of the stream to one monitor after the other, each of which is killed; the last one lives."""
+    kills = len(where)
+    for number, point in enumerate(where):
+        fault = {"at": point, "skip": int(draw.expovariate(1 / 3))} if point else None
         victim = arena.member("one", fault)
         arena.feeder.send(share * (number + 1) / kills, 2.0)
         _await_blow(arena, victim, draw)
@@ -248,7 +256,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         with running_broker() as broker, tempfile.TemporaryDirectory(prefix="streamcal-torture-") as folder:
             if given.kills:
                 with MonitorArena(broker.bootstrap, Path(folder) / "kills", plan) as arena:
-                    kill_again_and_again(arena, given.kills, draw)
+                    kill_again_and_again(arena, kills_anywhere(given.kills, draw), draw)
                     _verdict(arena, labels)
             if given.blows:
                 with MonitorArena(broker.bootstrap, Path(folder) / "crowd", plan) as arena:
