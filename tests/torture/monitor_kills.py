@@ -18,8 +18,9 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -97,9 +98,20 @@ class Crowd:
     def settle(self) -> None:
         """As many members as at first, and all of the stream so far on its way."""
         self.arena.feeder.wait()
+        self._thin_out(self.size)
         while len(self.arena.alive) < self.size:
             self.arena.member()
         self.arena.check()
+
+    def _thin_out(self, most: int) -> None:
+        """Let members leave: one more than there are partitions would have no work."""
+        while len(self.arena.alive) > most:
+            self.left()
+
+    def _with_fault(self, fault: Mapping[str, Any]) -> Member:
+        """A member with a fault in it, in the place of another."""
+        self._thin_out(self.size - 1)
+        return self.arena.member(None, fault)
 
     def any(self) -> Member:
         """A member that has taken part."""
@@ -125,7 +137,8 @@ class Crowd:
 
     def left(self) -> None:
         """One leaves in order."""
-        victim = self.any()
+        victim = self.draw.choice(self.arena.alive)
+        wait_until(lambda: not victim.alive or victim.event("serving") is not None, 90)
         victim.expected = True
         assert victim.terminate() == 0, victim.errors
         assert victim.errors == ""
@@ -159,7 +172,7 @@ class Crowd:
 
     def died_in_mid_merge(self) -> None:
         """An aggregator dies with parts taken in of which nothing has followed."""
-        victim = self.arena.member(None, {"at": "merge after", "skip": 1})
+        victim = self._with_fault({"at": "merge after", "skip": 1})
         self._other_aggregators_leave(victim)
         self._await_fault(victim)
 
@@ -174,7 +187,7 @@ class Crowd:
         self.broker.start()
 
     def _stopped_at(self, point: str) -> None:
-        victim = self.arena.member(None, {"at": point, "skip": 1, "signal": "SIGSTOP"})
+        victim = self._with_fault({"at": point, "skip": 1, "signal": "SIGSTOP"})
         if point.startswith("decision"):
             self._other_aggregators_leave(victim)
         self._await_fault(victim)
