@@ -41,6 +41,9 @@ class Quiet:
 
     def check(self) -> None: ...
     def sample(self, *_: object) -> None: ...
+    def said(self) -> dict[Any, str]:
+        return {}
+
     def behind(self) -> frozenset[str]:
         return frozenset()
 
@@ -52,7 +55,7 @@ class Reader(threading.Thread):
         super().__init__()
         quick = {"session_timeout_ms": 6000, "heartbeat_interval_ms": 300}
         clients = KafkaClients(Kafka(bootstrap_servers=(kafka,), group_id=group, consumer=quick))
-        self._make = lambda: KafkaMembership(
+        self._make: Callable[[], KafkaMembership] = lambda: KafkaMembership(
             clients.group_consumer,
             topics,
             "earliest",
