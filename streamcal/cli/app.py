@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from streamcal import __version__
-from streamcal.cli import check_config, demo, doctor, fit, init, maps, replay, run, transform
+from streamcal.cli import check_config, demo, doctor, fit, init, maps, replay, run, state, transform
 
 __all__ = ["command"]
 
@@ -45,6 +45,7 @@ app.command("check-config")(check_config.check_config)
 app.command("doctor")(doctor.doctor)
 app.command("init")(init.init)
 app.add_typer(maps.app, name="maps")
+app.add_typer(state.app, name="state")
 
 command = typer.main.get_command(app)
 """The whole tree, callable with a list of arguments."""

@@ -3,8 +3,8 @@
 Theory of operation. Counts are by bin of the raw score, so where a score lies within its bin is not known. The rows of
 a bin are taken to be spread evenly about their mean with the variance they have (both are in the counts), no further
 than the bin reaches: a bin of one score alone stays that score. A map never decreases, so the rows at or above a
-cut-off are those at or above one raw score, which lies in one bin; all others are counted exactly. The mean of a map over a bin is
-taken at one standard deviation on either side of the mean, exact for a map that is a parabola there.
+cut-off are those at or above one raw score, which lies in one bin; all others are counted exactly. The mean of a map
+over a bin is taken at one standard deviation on either side of the mean, exact for a map that is a parabola there.
 
 What comes out are shares of the counts given, without intervals: nothing is inferred about labels.
 """

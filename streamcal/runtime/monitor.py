@@ -131,6 +131,15 @@ class Monitor:
         """Records read so far by each recovery."""
         return {part: recovery.restored.records for part, recovery in self._recovering.items()}
 
+    @property
+    def remaining(self) -> Mapping[int, int]:
+        """Records of the state still to be read and applied by each recovery, at most; by partition of its topic."""
+        first = {"task": 0, COUNTS: self._cluster.sources}
+        return {
+            first[role] + number: recovery.restored.remaining
+            for (role, number), recovery in sorted(self._recovering.items())
+        }
+
     def commit(self) -> bool:
         """Make everything joined durable, then what was aggregated; whether the group took our offsets."""
         if not self._observer.before_commit():

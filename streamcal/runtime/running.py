@@ -11,6 +11,7 @@ from streamcal.published import WindowCounts
 from streamcal.runtime.loop import Pace, Readers
 from streamcal.runtime.map_requests import MapDesk
 from streamcal.runtime.monitor import Monitor
+from streamcal.serve.live import Recovering
 
 __all__ = ["Running"]
 
@@ -49,6 +50,7 @@ class Running:
         self._commit_pace = Pace(commit_every_s)
         self._progress_pace = Pace(_PROGRESS_S)
         self._session_s = session_s
+        self._since_s: float | None = None
         self._desk = desk
 
     def run(self, should_stop: Callable[[], bool]) -> None:
@@ -87,13 +89,18 @@ class Running:
     def _tell_readiness(self) -> None:
         recovering = self._monitor.recovering
         if recovering:
-            self._readers.readiness.not_ready(
-                "recovering " + ", ".join(f"{role} {n}" for role, n in sorted(recovering))
-            )
+            self._since_s = self._since_s or time.time()
+            remaining = self._monitor.remaining
+            reason = "recovering " + ", ".join(f"{role} {n}" for role, n in sorted(recovering))
+            self._readers.readiness.recovering(reason, Recovering(self._since_s, remaining))
             if self._progress_pace.due():
                 told = {f"{role}[{n}]": records for (role, n), records in sorted(recovering.items())}
-                log.info("recovering", records=told)
-        elif self._monitor.assigned:
+                log.info("recovering", records=told, remaining=sum(remaining.values()))
+            return
+        if self._since_s is not None:
+            log.info("all recovered", seconds=round(time.time() - self._since_s, 1))
+            self._since_s = None
+        if self._monitor.assigned:
             self._readers.readiness.ready()
 
     def _counts(self) -> list[WindowCounts]:

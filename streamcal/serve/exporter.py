@@ -82,6 +82,7 @@ class ProcessCollector(Collector):
         """Readiness, build and commit times as of now."""
         ready = self._readiness.reason is None
         yield GaugeMetricFamily("streamcal_ready", "1 while the process takes part in the work.", value=int(ready))
+        yield from self._recovery()
         build = GaugeMetricFamily(
             "streamcal_build_info", "What is running.", labels=("version", "layout", "config_hash", "python")
         )
@@ -98,6 +99,22 @@ class ProcessCollector(Collector):
             sum_value=taken.total_s,
         )
         yield from self._counters.families()
+
+    def _recovery(self) -> Iterator[Metric]:
+        """How far a recovery is; no sample without one."""
+        remaining = GaugeMetricFamily(
+            "streamcal_recovery_remaining_records",
+            "Records of a partition of the state still to be read and applied, at most.",
+            labels=("partition",),
+        )
+        started = GaugeMetricFamily(
+            "streamcal_recovery_started_timestamp_seconds", "When the recovery under way began.", labels=()
+        )
+        if (recovery := self._readiness.recovery) is not None:
+            for partition, records in sorted(recovery.remaining.items()):
+                remaining.add_metric((str(partition),), records)
+            started.add_metric((), recovery.started_s)
+        yield from (remaining, started)
 
 
 def render(snapshot: Snapshot, settings: ExportSettings) -> bytes:

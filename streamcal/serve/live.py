@@ -7,7 +7,7 @@ attribute is swapped (atomic in CPython) or a lock is held for a few additions.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from threading import Lock
 from time import monotonic
@@ -16,7 +16,7 @@ from typing import Final
 from streamcal.serve.trace import FigureTrace
 from streamcal.snapshot import Snapshot
 
-__all__ = ["COMMIT_BUCKETS", "CommitDurations", "CommitRecorder", "Readiness", "SnapshotHolder"]
+__all__ = ["COMMIT_BUCKETS", "CommitDurations", "CommitRecorder", "Readiness", "Recovering", "SnapshotHolder"]
 
 COMMIT_BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Upper bounds in seconds: from a local broker's few ms to the ten seconds after which a session is in danger."""
@@ -48,16 +48,38 @@ class SnapshotHolder:
         return None if self.latest is None else monotonic() - self._at_s
 
 
+@dataclass(frozen=True, slots=True)
+class Recovering:
+    """A recovery under way.
+
+    Attributes
+    ----------
+    started_s : float
+        Wall clock, seconds since 1970.
+    remaining : mapping of int to int
+        Records of the state still to be read and applied, at most, by partition of its topic.
+    """
+
+    started_s: float
+    remaining: Mapping[int, int]
+
+
 class Readiness:
     """Whether the process takes part in the work, and if not, why.
 
     Starts as not ready ("starting"); reason and flag are one value, so they never disagree.
+
+    Attributes
+    ----------
+    recovery : Recovering or None
+        How far a recovery is; None without one.
     """
 
-    __slots__ = ("_reason",)
+    __slots__ = ("_reason", "recovery")
 
     def __init__(self) -> None:
         self._reason: str | None = "starting"
+        self.recovery: Recovering | None = None
 
     @property
     def reason(self) -> str | None:
@@ -66,11 +88,15 @@ class Readiness:
 
     def ready(self) -> None:
         """Declare the process ready."""
-        self._reason = None
+        self._reason = self.recovery = None
+
+    def recovering(self, reason: str, recovery: Recovering) -> None:
+        """Declare the process not ready because it takes state up."""
+        self._reason, self.recovery = reason, recovery
 
     def not_ready(self, reason: str) -> None:
         """Declare the process not ready, with a few words for the operator."""
-        self._reason = reason
+        self._reason, self.recovery = reason, None
 
 
 @dataclass(frozen=True, slots=True)

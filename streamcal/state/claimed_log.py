@@ -7,8 +7,9 @@ Rules
 - Every record says who wrote it and its place in that author's sequence. A reader drops records of anyone but the
   author of the last claim before them, *then* judges whether sequences and chunks are complete; a place seen before is
   a repetition and left aside, a place left out means that state is lost.
-- After each acknowledgement the owner looks at what stands between this record and its last. A claim of another there
-  means that the log was taken over: `FencedError`, and nothing of this append may be acted on.
+- After each acknowledgement the owner looks at what stands between this record and its last. A claim of another there,
+  or something that was deleted (the claim, by an owner who has written two snapshots since), means that the log was
+  taken over: `FencedError`, and nothing of this append may be acted on.
 - An append of which it is not known whether it was stored is never tried again by the same author; the owner drops
   everything and claims again.
 - A payload larger than a record is cut in chunks; it counts once all of them are there. Chunks that a crash left
@@ -182,8 +183,16 @@ class ClaimedLog:
             )
         if self._last - start + 1 == len(offsets):
             return
+        expected = start
         for found in self._log.read(start, self._last):
-            if found is not None:
-                record = decoded(found[1], self.where)
-                if record.kind == "claim" and record.author != self._author:
-                    raise FencedError(f"{self.where}: claimed by another at offset {found[0]}")
+            if found is None:
+                continue
+            offset, value = found
+            if offset > expected:
+                break
+            expected = offset + 1
+            record = decoded(value, self.where)
+            if record.kind == "claim" and record.author != self._author:
+                raise FencedError(f"{self.where}: claimed by another at offset {offset}")
+        if expected < self._last:  # only an owner deletes, and we have deleted nothing so young
+            raise FencedError(f"{self.where}: another owner has deleted what stood at offset {expected}")

@@ -115,8 +115,8 @@ class Restored:
         Records of authors that did not own the log any more, and repetitions.
     records : int
         Read so far.
-    remaining : int or None
-        Records and deltas still to be read and applied, at most; None before the first record.
+    remaining : int
+        Records and deltas still to be read and applied, at most.
     claims : list of (offset, about)
         Those that are kept.
     snapshot_at : int or None
@@ -130,7 +130,7 @@ class Restored:
     base: int = 0
     ignored: int = 0
     records: int = 0
-    remaining: int | None = None
+    remaining: int = 0
     claims: list[tuple[int, bytes]] = field(default_factory=list)
     snapshot_at: int | None = None
 
@@ -215,6 +215,8 @@ def read_state(log: RecordLog, stop: int, *, where: str = "") -> Iterator[Restor
     """
     reading = Reading(where)
     restored = reading.restored
+    restored.remaining = stop
+    yield restored
     for found in log.read(None, stop):
         if found is not None:
             reading.take(found[0], decoded(found[1], where))

@@ -291,7 +291,7 @@ class Source:
             self.gaps[topic] = (intake.lost + self.gaps.get(topic, (0, 0))[0], END)
         elif intake.batch is not None:
             lost, until = self.gaps.get(topic, (0, 0))
-            if until == END and intake.reached > self._clocks[topic].value:
+            if until == END and len(intake.batch.time_ms):
                 self.gaps[topic] = (lost, intake.reached + self._out_of_order_ms)
         elif at is not None:
             self.begun.setdefault(topic, at)

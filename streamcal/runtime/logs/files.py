@@ -156,6 +156,7 @@ class _Line(msgspec.Struct, forbid_unknown_fields=True):
     value: msgspec.Raw = msgspec.Raw(b"null")  # not in a union with None, which would refuse every object
     value_base64: str | None = None
     key: str | None = None
+    key_base64: str | None = None
     headers: dict[str, str] | list[tuple[str, str]] | None = None
     timestamp_ms: int | None = None
     advance_ms: int | None = None
@@ -165,8 +166,8 @@ class EventsFile:
     """One file of records of both topics in arrival order, one JSON object per line.
 
     ``{"topic": "predictions"|"outcomes", "partition": 0, "value": {...}}`` with optional `key`, `headers`,
-    `timestamp_ms`, and `value_base64` in place of `value` (null: a tombstone); a recorded advance has
-    `advance_ms` in place of a value.
+    `timestamp_ms`, and `value_base64` in place of `value` (null: a tombstone), `key_base64` in place of `key`; a
+    recorded advance has `advance_ms` in place of a value.
     """
 
     def __init__(self, path: Path) -> None:
@@ -228,14 +229,21 @@ class EventsFile:
         hint = 'each line is {"topic": "predictions" or "outcomes", "partition": 0, "value": {...}}'
         try:
             line = self._decoder.decode(text)
-            if line.value_base64 is not None:
-                base64.b64decode(line.value_base64, validate=True)
+            for text_of in (line.value_base64, line.key_base64):
+                if text_of is not None:
+                    base64.b64decode(text_of, validate=True)
         except (msgspec.MsgspecError, binascii.Error, UnicodeDecodeError) as error:
             raise InputFileError(str(error), where=f"{self._path}, line {number}", hint=hint) from error
         if line.topic not in TOPICS or not 0 <= line.partition < 1 << 31:
             message = f"topic {line.topic!r}, partition {line.partition}"
             raise InputFileError(message, where=f"{self._path}, line {number}", hint=hint)
         return line
+
+
+def _key(line: _Line) -> bytes | None:
+    if line.key_base64 is not None:
+        return base64.b64decode(line.key_base64)
+    return None if line.key is None else line.key.encode()
 
 
 def _record(line: _Line) -> LogRecord:
@@ -247,7 +255,7 @@ def _record(line: _Line) -> LogRecord:
     pairs = line.headers.items() if isinstance(line.headers, dict) else line.headers or ()
     return LogRecord(
         value=value,
-        key=None if line.key is None else line.key.encode(),
+        key=_key(line),
         headers=[(name, text.encode()) for name, text in pairs],
         timestamp=line.timestamp_ms,
     )

@@ -26,14 +26,13 @@ from streamcal.errors import BrokerError
 from streamcal.runtime.cluster import Fetched, Part
 from streamcal.runtime.logs.kafka_clients import admin_timeout_ms
 from streamcal.runtime.logs.kafka_errors import Trouble, out_of_range, passes, refusal
+from streamcal.runtime.logs.kafka_progress import STALLED_S, ProgressWatch
 
 __all__ = ["Beside", "KafkaMembership"]
 
 _COMMIT_MS: Final = 5_000
 _PAUSE_S: Final = 0.2
 """Pause after an error that comes back at once, so that trying again does not spin."""
-_STALLED_S: Final = 60.0
-"""Behind for so long without a record: twice the client's longest back-off and a broker's restart."""
 
 log = structlog.get_logger(__name__)
 
@@ -119,7 +118,7 @@ class KafkaMembership:
         self._held_back: set[Any] = set()
         self.parts: frozenset[Part] = frozenset()
         self.generation = 0
-        self._progress_s = time.monotonic()
+        self._progress = ProgressWatch()
         self._join()
 
     def poll(self, timeout_s: float) -> Fetched:
@@ -251,7 +250,7 @@ class KafkaMembership:
         self._held_back = set()
         self.parts = frozenset(self._part(part) for part in assigned)
         self.generation += 1
-        self._progress_s = time.monotonic()
+        self._progress.begin()
         return True
 
     def _first(self, part: Any, role: str) -> int:
@@ -276,18 +275,14 @@ class KafkaMembership:
             )
 
     def _watch(self, *, progress: bool) -> None:
-        now = time.monotonic()
-        open_ = [part for part in self._next if part not in self._held_back]
+        open_ = () if progress else [part for part in self._next if part not in self._held_back]
         behind = {f"{part.topic}[{part.partition}]": lag for part in open_ if (lag := self._lag(part) or 0) > 0}
-        if progress or not behind:
-            self._progress_s = now
-        elif now - self._progress_s > _STALLED_S:
-            waited_s = round(now - self._progress_s)
-            log.warning("behind without progress; the consumer is made anew", seconds=waited_s, unread=behind)
+        if self._progress.stalled(progress=progress, behind=bool(behind)):
+            log.warning("behind without progress; the consumer is made anew", seconds=STALLED_S, unread=behind)
             self._consumer.close(autocommit=False, timeout_ms=_COMMIT_MS)
             self.parts, self._next = frozenset(), {}
             self.generation += 1
-            self._progress_s = now
+            self._progress.begin()
             self._join()
 
     def _lag(self, part: Any) -> int | None:
