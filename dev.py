@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""One entry to everything a checkout can do: ``python3 dev.py demo | test | check | bench | lock``.
+"""One entry to everything a checkout can do: ``python3 dev.py demo | test | check | bench | torture | lock``.
 
 Standard library only. The first command makes ``.venv`` from the hashed locks in ``requirements/``: ``demo`` installs
 the runtime set alone (wheels only, no compiler needed), the others add the development set. A stamp holding the hash of
@@ -224,6 +224,27 @@ def bench(rest: Sequence[str]) -> NoReturn:
     become([str(scripts[rest[0]]), *rest[1:]])
 
 
+TORTURES = ("simulation", "monitor_kills", "monitor_fuzz", "transform_kills", "monitor_soak")
+"""Programs in ``tests/torture``, in the order they are run."""
+
+
+def torture(rest: Sequence[str]) -> int:
+    """Run what is too long for the tests, hours in all; or one of it, with its own arguments."""
+    if rest and rest[0] not in TORTURES:
+        fail(f"no such torture: {rest[0]}", f"Known: {', '.join(TORTURES)}")
+    ensure_environment(dev=True)
+    if rest:
+        become([str(ROOT / "tests" / "torture" / f"{rest[0]}.py"), *rest[1:]])
+    failed = []
+    for name in TORTURES:
+        print(f"--- {name}", flush=True)
+        command = [str(PYTHON), str(ROOT / "tests" / "torture" / f"{name}.py")]
+        if subprocess.run(command, cwd=ROOT, check=False).returncode != 0:
+            failed.append(name)
+    print(f"torture: {', '.join(failed)} failed" if failed else "torture: all survived", flush=True)
+    return 1 if failed else 0
+
+
 LOCKS = {
     "runtime": ("pyproject.toml",),
     "dev": ("pyproject.toml", "--extra", "dev", "--constraints", "requirements/runtime.lock"),
@@ -243,12 +264,12 @@ def lock(rest: Sequence[str]) -> int:
     return 0
 
 
-COMMANDS = {"demo": demo, "test": test, "check": check, "bench": bench, "lock": lock}
+COMMANDS = {"demo": demo, "test": test, "check": check, "bench": bench, "torture": torture, "lock": lock}
 
 
 def main(argv: Sequence[str]) -> int:
     """Run one command; what follows its name is passed on."""
-    summary = "\n".join(f"  {name:6} {(command.__doc__ or '').splitlines()[0]}" for name, command in COMMANDS.items())
+    summary = "\n".join(f"  {name:7} {(command.__doc__ or '').splitlines()[0]}" for name, command in COMMANDS.items())
     parser = argparse.ArgumentParser(
         prog="dev.py",
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -20,6 +20,7 @@ from streamcal.moments import next_moment
 from streamcal.settings import EngineSettings
 from streamcal.snapshot import Snapshot
 from streamcal.stats.layout import SCORE_CLIP
+from streamcal.stream.classes import normalised_rows
 from streamcal.stream.clocks import Clocks
 from streamcal.stream.codec import OutcomeDecoder, PredictionDecoder
 from streamcal.stream.decoding import Decoding
@@ -205,6 +206,9 @@ class Engine:
             served[mine] = loop.apply(batch.raw[mine])
             champion = loop.state()
             version[mine] = NO_VERSION if champion is None else champion.version
+        if self._settings.classes:
+            scored = ~np.isnan(batch.raw)
+            served[scored] = normalised_rows(served[scored], batch.row[scored])
         return batch.with_served(served, version)
 
     def _go_on(self, partitions: Iterable[int]) -> None:

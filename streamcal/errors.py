@@ -11,6 +11,7 @@ from collections.abc import Sequence
 __all__ = [
     "BrokerError",
     "ConfigError",
+    "DaemonError",
     "InputFileError",
     "MapDocumentError",
     "ServeError",
@@ -109,3 +110,10 @@ class StateLimitError(StreamcalError):
     """A full cap or an integer range that the state would pass; intake stops, nothing is dropped."""
 
     exit_code = 7
+
+
+class DaemonError(StreamcalError):
+    """The daemon that was to be asked does not answer, or not yet."""
+
+    exit_code = 10
+    retryable = True

@@ -22,6 +22,7 @@ from streamcal.snapshot import (
     EarlyEstimate,
     Figures,
     MapEntry,
+    MapsHeld,
     ModelSnapshot,
     Series,
     Snapshot,
@@ -48,6 +49,7 @@ WHOLE = Series("all", "all")
 _TOGETHER = 500
 """Series whose figures are computed in one go: 40 MB of counts; more save nothing."""
 
+_BY_HAND = frozenset(("pin", "unpin"))
 _LOG = 100
 """Newest maps and alarms of a model that a snapshot holds: what people look through, at no cost to speak of."""
 
@@ -275,6 +277,7 @@ class Publisher:
             blocking_partition=watch.blocking,
             map_log=_map_log(loop),
             alarm_log=_alarm_log(watch),
+            maps=_maps_held(loop),
         )
 
     def _early(self, model: int, outcomes_ms: int) -> EarlyEstimate | None:
@@ -298,12 +301,12 @@ class Publisher:
 def _map_log(loop: ModelLoop) -> list[MapEntry]:
     """Copies: the last entry of the loop still changes while the same refusal repeats.
 
-    Half are the newest of any kind, half the newest that changed the map for a reason: a tracking filter publishes
-    every hour, and its last promotion is months ago.
+    Half are the newest of any kind, half the newest that changed the map for a reason, or who may change it: a tracking
+    filter publishes every hour, and its last promotion is months ago.
     """
     newest, changes = [], 0
     for i, entry in enumerate(reversed(loop.history)):
-        changed = entry.promoted and entry.reason != "publication"
+        changed = (entry.promoted and entry.reason != "publication") or entry.reason in _BY_HAND
         if i < _LOG // 2 or (changed and changes < _LOG // 2):
             newest.append(entry)
             changes += changed
@@ -324,6 +327,15 @@ def _map_log(loop: ModelLoop) -> list[MapEntry]:
         )
         for entry in newest
     ]
+
+
+def _maps_held(loop: ModelLoop) -> MapsHeld:
+    return MapsHeld(
+        pinned=loop.pinned,
+        champion=loop.champion.document,
+        candidate=None if loop.candidate is None else loop.candidate.document,
+        fits={family: loop.challengers.newest(family) for family in loop.challengers.families},
+    )
 
 
 def _alarm_log(watch: ModelWatch) -> list[AlarmEntry]:

@@ -6,13 +6,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from streamcal.detect.alarm import EceThreshold
 from streamcal.detect.watch import WatchSettings
 from streamcal.maps.loop import LoopSettings
 from streamcal.stats.aggregate import AggregateSettings
+from streamcal.stream.classes import ClassSets
 from streamcal.stream.fields import ModelFilter, OutcomeFields, PredictionFields
 from streamcal.stream.formats import ValueFormat
 from streamcal.stream.join import ModelRules
@@ -40,6 +41,8 @@ class EngineSettings:
         Models with a map of day 0: theirs is in force before any event.
     apply_maps : bool
         Serve raw scores again through the maps made on the way (replay).
+    classes : ClassSets
+        Models of several classes; everything by model name is asked for by the names of their classes' rows.
     prediction_format, outcome_format : ValueFormat or None
         Turn the values of a topic into JSON; None: they are JSON.
     """
@@ -68,6 +71,7 @@ class EngineSettings:
     apply_maps: bool = False
     prediction_format: ValueFormat | None = None
     outcome_format: ValueFormat | None = None
+    classes: ClassSets = field(default_factory=ClassSets)
 
     @property
     def history_ms(self) -> int:
@@ -83,6 +87,7 @@ class EngineSettings:
             "max_bytes": self.max_bytes,
             "model_filters": self.model_filters,
             "value_format": self.prediction_format,
+            "classes": self.classes,
         }
 
     def outcome_limits(self) -> Mapping[str, Any]:
@@ -94,4 +99,5 @@ class EngineSettings:
             "max_bytes": self.max_bytes,
             "default_label_positive": self.positives_only_topic,
             "value_format": self.outcome_format,
+            "classes": self.classes,
         }

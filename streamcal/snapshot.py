@@ -23,6 +23,7 @@ __all__ = [
     "LabelState",
     "MapEntry",
     "MapState",
+    "MapsHeld",
     "ModelSnapshot",
     "ScoreShift",
     "Series",
@@ -103,6 +104,27 @@ class MapEntry:
     trigger: str = "schedule"
     who: str = ""
     why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MapsHeld:
+    """What a person may look at and put in force.
+
+    Attributes
+    ----------
+    pinned : bool
+        Whether nothing changes by itself.
+    champion, candidate : object or None
+        Document in force, and the one that would be were the loop not in shadow;
+        `streamcal.maps.document.MapDocument`.
+    fits : mapping
+        Family to its newest fit, `streamcal.maps.families.Map`, or in a word why there is none.
+    """
+
+    pinned: bool = False
+    champion: Any = None
+    candidate: Any = None
+    fits: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +252,7 @@ class ModelSnapshot:
         The newest entries of the map history and the newest changes before them, oldest first.
     alarm_log : sequence of AlarmEntry
         The newest alarms raised, oldest first.
+    maps : MapsHeld
     """
 
     name: str
@@ -250,6 +273,7 @@ class ModelSnapshot:
     score_shift: Mapping[tuple[Series, str], ScoreShift] = field(default_factory=dict)
     map_log: Sequence[MapEntry] = ()
     alarm_log: Sequence[AlarmEntry] = ()
+    maps: MapsHeld = MapsHeld()
 
 
 @dataclass(frozen=True, slots=True)

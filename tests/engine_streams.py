@@ -17,6 +17,7 @@ from streamcal.maps.loop import LoopSettings
 from streamcal.runtime.logs.base import LogRecord
 from streamcal.settings import EngineSettings
 from streamcal.stats.aggregate import AggregateSettings, WindowSpec
+from streamcal.stream.classes import ClassSets
 from streamcal.stream.fields import OutcomeFields, PredictionFields
 from streamcal.stream.join import ModelRules
 
@@ -53,6 +54,7 @@ def engine(
     keep_everything: bool = False,
     apply_maps: bool = False,
     alarms: Mapping[str, Any] | None = None,
+    classes: ClassSets | None = None,
     **options: Any,
 ) -> Engine:
     """An engine with these rules; `refit` and `alarms` are for every model, `loops` for single ones."""
@@ -96,6 +98,7 @@ def engine(
         ece_threshold=lambda _: None,
         models=list(priors),
         apply_maps=apply_maps,
+        classes=classes or ClassSets(),
     )
     return Engine(settings, partitions, **options)
 

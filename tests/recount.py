@@ -118,21 +118,23 @@ def recount(events: Sequence[Event], rules: Rules, *, drain: bool = False) -> Re
         if is_future(t, kafka_timestamp, rules):
             result.future[topic] += 1
             continue
-        if topic == "p":
-            new = read_prediction(value, partition)
-            earlier = accepted.setdefault((partition, new.id, new.model), [])
-            verdict = judge(new, watermark, earlier, rules)
-            count(verdict, new.model)
-            if verdict == "accepted_prediction":
-                predictions.append(new)
-                earlier.append(new)
-                if new.raw is None:
-                    count("without_raw", new.model)
-        else:
-            outcome = read_outcome(value, (partition, len(outcomes)), watermark, rules.labels)
-            outcomes.append(outcome)
-            outcomes_of.setdefault((partition, outcome.id), []).append(outcome)
-            counters["accepted_outcome"] += 1
+        # The rows of one record (`recount_classes`) share its watermark.
+        for row in value.get("rows", (value,)):
+            if topic == "p":
+                new = read_prediction(row, partition)
+                earlier = accepted.setdefault((partition, new.id, new.model), [])
+                verdict = judge(new, watermark, earlier, rules)
+                count(verdict, new.model)
+                if verdict == "accepted_prediction":
+                    predictions.append(new)
+                    earlier.append(new)
+                    if new.raw is None:
+                        count("without_raw", new.model)
+            else:
+                outcome = read_outcome(row, (partition, len(outcomes)), watermark, rules.labels)
+                outcomes.append(outcome)
+                outcomes_of.setdefault((partition, outcome.id), []).append(outcome)
+                counters["accepted_outcome"] += 1
         watermarks[log] = max(watermark, t - rules.out_of_order_ms)
 
     result.watermarks = {log: int(w) for log, w in watermarks.items() if w > -math.inf}
@@ -193,7 +195,8 @@ def judge(new: Prediction, watermark: float, earlier: Sequence[Prediction], rule
 
 
 def relate(prediction: Prediction, outcome: Outcome, rules: Rules) -> Literal["match", "late", "unrelated"]:
-    if outcome.id != prediction.id or outcome.model not in (None, prediction.model):
+    named = (outcome.model,) if isinstance(outcome.model, str) else outcome.model
+    if outcome.id != prediction.id or (named is not None and prediction.model not in named):
         return "unrelated"
     horizon = rules.horizon_of(prediction.model)
     delay = outcome.t_o - prediction.t_p

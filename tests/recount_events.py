@@ -47,7 +47,8 @@ class Prediction:
 @dataclass(frozen=True)
 class Outcome:
     id: str
-    model: str | None
+    model: str | tuple[str, ...] | None
+    """None: any."""
     place: tuple[int, int]
     """Partition and a running number."""
     label: int

@@ -105,8 +105,8 @@ def attempts(driven: Driven, rows: Labelled, until_ms: int | None = None) -> Ite
     bins, values, _ = contributions(sigmoid(rows.x), rows.y)
     by_pane = rows.predicted_ms if chosen.maturity_ms else rows.known_ms
     end = int(rows.known_ms[-1]) + 1 if until_ms is None else until_ms
-    start = 0
-    for moment in range(chosen.every_ms, end // chosen.every_ms * chosen.every_ms + 1, chosen.every_ms):
+    start, every = 0, chosen.every_ms
+    for moment in range(int(rows.predicted_ms.min()) // every * every, end // every * every + 1, every):
         stop = int(np.searchsorted(rows.known_ms, moment))
         pane = by_pane[start:stop] // chosen.pane_ms
         fits.add(pane, bins[start:stop], values[start:stop], rows.predicted_ms[start:stop])

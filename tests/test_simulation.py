@@ -96,14 +96,14 @@ def _evidence_before_it_is_sealed(patch: pytest.MonkeyPatch) -> None:
 
 
 def _snapshot_before_counts(patch: pytest.MonkeyPatch) -> None:
-    def commit(task: Task, topic: Any) -> None:
+    def commit(task: Task, topic: Any, lag: Any = None) -> None:
         if task._redo:
             task._write_delta()
             if task._delta_bytes >= task._snapshot_after:
                 task.snapshot()
         elif task._told:
             return
-        task._tell(topic)
+        task._tell(topic, {})
 
     patch.setattr(Task, "commit", commit)
 

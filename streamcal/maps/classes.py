@@ -12,45 +12,11 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from streamcal.stream.classes import class_model, normalised
+
 __all__ = ["class_model", "normalised", "serve_classes"]
 
 Floats = NDArray[np.float64]
-
-
-def class_model(model: str, name: str) -> str:
-    """The model under which one class is counted, fitted and published.
-
-    >>> class_model("digits", "7")
-    'digits/7'
-    """
-    return f"{model}/{name}"
-
-
-def normalised(columns: Sequence[Floats]) -> list[Floats]:
-    """Columns divided by their sum, row by row; new arrays.
-
-    Parameters
-    ----------
-    columns : sequence of float64[n]
-        At least one; finite, not below 0.
-
-    Raises
-    ------
-    ValueError
-        If a row's scores are all 0.
-
-    Examples
-    --------
-    >>> [column.tolist() for column in normalised([np.array([1.0, 0.5]), np.array([3.0, 0.5])])]
-    [[0.25, 0.5], [0.75, 0.5]]
-    """
-    total = columns[0].copy()
-    for column in columns[1:]:
-        total += column
-    if not (total > 0.0).all():
-        raise ValueError(f"the scores of row {int(np.flatnonzero(~(total > 0.0))[0])} are 0 for every class")
-    # Subnormal scores divide like any others; of a sum of at least one score no quotient exceeds 1.
-    return [column / total for column in columns]
 
 
 def serve_classes(columns: Sequence[Floats], served_by: Sequence[Callable[[Floats], Floats] | None]) -> list[Floats]:

@@ -12,8 +12,6 @@ all of it happens to candidates that are published under a key of their own and 
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -21,18 +19,17 @@ from numpy.typing import NDArray
 
 from streamcal.errors import StreamcalError
 from streamcal.maps.challengers import TRACKING, Challengers
-from streamcal.maps.document import Counts, FitWindow, MapDocument, decode, encode
+from streamcal.maps.document import Counts, FitWindow, MapDocument, encode
 from streamcal.maps.evidence import Evidence
 from streamcal.maps.families import Map
 from streamcal.maps.guards import LARGEST_STEP, dispersion, largest_step, mean_is_off, scarcer
-from streamcal.maps.incumbent import Incumbent, higher, in_force, raw_scores
+from streamcal.maps.holder import MapHolder
 from streamcal.maps.judged import judged_rows
-from streamcal.maps.ledger import MapAttempt, MapLedger, MapRequest, Trigger
+from streamcal.maps.ledger import MapAttempt, MapRequest, Trigger
 from streamcal.maps.loop_settings import LoopSettings
 from streamcal.maps.policy import WAGER, Decision, decide, gain_bar
-from streamcal.maps.publishing import Epochs, PublishMap, shadow_key, shadowed_model
+from streamcal.maps.publishing import PublishMap, shadow_key, shadowed_model
 from streamcal.maps.wanted import Attempted, document_of, map_to_go_back_to, map_to_promote
-from streamcal.snapshot import MapState
 from streamcal.stats.counts import Column
 from streamcal.stats.fit_panes import Entered, FitPanes
 
@@ -45,10 +42,8 @@ _SMALLEST_MOVE: Final = 0.005
 """Logits by which a tracking filter's map must have moved to be published: a twentieth of the tolerance of alarms."""
 
 
-class ModelLoop:
+class ModelLoop(MapHolder):
     """Keeps the map of one model and tries to better it.
-
-    Invariant: versions never decrease; only what was promoted is ever applied.
 
     Parameters
     ----------
@@ -60,48 +55,21 @@ class ModelLoop:
 
     Attributes
     ----------
-    ledger : MapLedger
-        Versions, results, history.
     pinned : bool
         Whether a person has stopped automatic changes.
-    evidence : Evidence
     challengers : Challengers
-    champion : Incumbent
-        What is in force.
-    candidate : Incumbent or None
-        What would be in force, had this loop not been in shadow.
     """
 
     STATE = ("ledger", "pinned", "evidence", "challengers", "champion", "candidate", "_epochs")
 
     def __init__(self, settings: LoopSettings, name: str, fits: FitPanes) -> None:
-        self.settings = settings
-        self.name = name
-        self.ledger = MapLedger(name, settings.history)
         self.pinned = False
         self.challengers = Challengers(settings.challengers())
         families = self.challengers.families
-        self.evidence = Evidence(families, settings.every_ms, settings.fit_window_ms, gain_bar(len(families)))
-        self.champion = raw_scores()
-        self.candidate: Incumbent | None = None
-        self._epochs = Epochs()
+        bar = gain_bar(len(families))
+        super().__init__(settings, name, Evidence(families, settings.every_ms, settings.fit_window_ms, bar))
         self._fits = fits
         fits.step_ms = settings.step_ms
-
-    @property
-    def version(self) -> int:
-        """Highest version given to a document, shadow ones included."""
-        return self.ledger.version
-
-    @property
-    def results(self) -> Counter[tuple[str, str]]:
-        """(result, reason) to count; see `streamcal.snapshot.ModelSnapshot`."""
-        return self.ledger.results
-
-    @property
-    def history(self) -> deque[MapAttempt]:
-        """What was tried, oldest first."""
-        return self.ledger.history
 
     @property
     def every_ms(self) -> int:
@@ -112,60 +80,6 @@ class ModelLoop:
     def span_ms(self) -> int:
         """How long after the last row an attempt still reads anything."""
         return self.settings.fit_window_ms + self.settings.maturity_ms
-
-    def start(self) -> list[PublishMap]:
-        """Put the map of day 0 in force, unless there is one already: adopt first what was published before."""
-        prior = self.settings.prior
-        if self.champion.document is not None or prior is None:
-            return []
-        document = self.ledger.document(prior, at_ms=0, parent=None)
-        return [self._put_in_force(document, prior, None, self._entry("day_0", 0))]
-
-    def adopt(self, documents: Sequence[bytes]) -> None:
-        """Take over what was published before: the highest version is in force.
-
-        Raises
-        ------
-        MapDocumentError
-            A document cannot be read.
-        """
-        found = [decode(data) for data in documents]
-        self.ledger.seen(found)
-        if (adopted := higher(found, self.champion)) is not None:
-            self.champion = adopted
-            self.evidence.restart()
-
-    def adopt_shadow(self, documents: Sequence[bytes]) -> None:
-        """Take over the candidates published under `shadow_key`: the highest is the one to better.
-
-        Raises
-        ------
-        MapDocumentError
-            A document cannot be read.
-        """
-        found = [decode(data) for data in documents]
-        self.ledger.seen(found)
-        if (adopted := higher(found, self.candidate)) is not None:
-            self.candidate = adopted
-            self.evidence.restart()
-
-    def standing(self) -> list[PublishMap]:
-        """What is in force and the candidate, to be published once more by whoever goes on with a saved state."""
-        held = ((self.name, self.champion), (shadow_key(self.name), self.candidate))
-        return [PublishMap(key, encode(of.document)) for key, of in held if of is not None and of.document is not None]
-
-    def apply(self, raw: Floats) -> Floats:
-        """Served scores for raw ones: through the champion, unchanged where there is none."""
-        return raw if self.champion.document is None else self.champion.map_.apply(raw)
-
-    def state(self) -> MapState | None:
-        """The champion, or None."""
-        document = self.champion.document
-        return None if document is None else MapState(document.version, document.family, self.champion.since_ms)
-
-    def promotion_of(self, versions: Ints) -> Ints:
-        """The versions, each publication of a tracking filter replaced by the promotion it goes on from."""
-        return self._epochs.promotion_of(versions)
 
     def attempt(self, moment_ms: int) -> list[PublishMap]:
         """Try on what is final at `moment_ms`, a multiple of `every_ms`."""
@@ -238,7 +152,7 @@ class ModelLoop:
         self.results["promoted", ""] += 1
         document = self._fitted(decision.map_, moment_ms, decision)
         entry = self._entry("", moment_ms, trigger, request)
-        return self._change(document, decision.map_, self._judged.map_, entry)
+        return self._tried(document, decision.map_, self._judged.map_, entry)
 
     def _judge(self, entered: Entered, moment_ms: int) -> None:
         """Add up what the rows that became known say, then let the tracking filter learn from them."""
@@ -286,7 +200,7 @@ class ModelLoop:
             evidence=evidence,
             like=document_of(judged.parent, self.history),
         )
-        return self._change(document, judged.parent, None, entry)
+        return self._tried(document, judged.parent, None, entry)
 
     def _publication(self, moment_ms: int) -> list[PublishMap]:
         """What the tracking filter says now, where it is the map to better, has moved, and passes its guards."""
@@ -308,13 +222,6 @@ class ModelLoop:
 
     # --- what is in force ----------------------------------------------------------------------------------------
 
-    @property
-    def _judged(self) -> Incumbent:
-        """What a challenger must better."""
-        if self.settings.mode == "shadow" and self.candidate is not None:
-            return self.candidate
-        return self.champion
-
     def _promote_as_asked(self, moment_ms: int, request: MapRequest) -> Attempted:
         counts, least = self._fits.whole(), self.settings.min_count
         wanted = map_to_promote(request, self.history, self.candidate, self.challengers, counts)
@@ -331,23 +238,12 @@ class ModelLoop:
             document, self._put_in_force(document, map_, old.map_, self._entry("", moment_ms, "manual", request))
         )
 
-    def _change(self, document: MapDocument, map_: Map, parent: Map | None, entry: MapAttempt) -> Attempted:
-        """Put a map in force, or among the candidates where the loop is in shadow."""
+    def _tried(self, document: MapDocument, map_: Map, parent: Map | None, entry: MapAttempt) -> Attempted:
+        """What an attempt that made a document came to."""
+        command = self._change(document, map_, parent, entry)
         if self.settings.mode == "auto":
-            return _made(document, self._put_in_force(document, map_, parent, entry))
-        self.candidate = in_force(document, map_, parent)
-        self.evidence.restart()
-        entry.promoted, entry.reason = False, "shadow"
-        self.ledger.put(document, entry)
-        command = PublishMap(shadow_key(self.name), encode(document))
+            return _made(document, command)
         return Attempted([command], True, f"candidate version {document.version}, in shadow")
-
-    def _put_in_force(self, document: MapDocument, map_: Map, parent: Map | None, entry: MapAttempt) -> PublishMap:
-        self.champion = in_force(document, map_, parent)
-        if self._judged is self.champion:
-            self.evidence.restart()
-        self.ledger.put(document, entry)
-        return PublishMap(self.name, encode(document))
 
     def _fitted(self, map_: Map, moment_ms: int, decision: Decision | None = None) -> MapDocument:
         """A document of a map fitted to the window as it stands."""
@@ -361,20 +257,6 @@ class ModelLoop:
             fitted_on=(FitWindow(max(start, 0) * pane_ms, stop * pane_ms), Counts(n, positives)),
             evidence=None if decision is None else decision.evidence,
         )
-
-    def _entry(
-        self,
-        reason: str,
-        moment_ms: int,
-        trigger: Trigger = "schedule",
-        request: MapRequest | None = None,
-        *,
-        promoted: bool = True,
-        family: str = "",
-    ) -> MapAttempt:
-        who, why = ("", "") if request is None else (request.who, request.why)
-        family = family or self._judged.map_.family
-        return MapAttempt(None, family, moment_ms, promoted, reason, None, trigger=trigger, who=who, why=why)
 
 
 def _made(document: MapDocument, command: PublishMap) -> Attempted:

@@ -14,8 +14,8 @@ At every attempt, in this order:
    none suffices but a fit has failed, its reason is given: it tells more than that nothing was gained.
 
 5. Where none suffices, the family in force may be *refreshed*: by its own newest fit, once that rests on twice the
-   labels and has gained anything on what was judged since. A map that was promoted early is noisy still, and the nats it costs by
-   that are too few to reach the bar for weeks. Raw scores and maps that were configured are never refreshed.
+   labels and has gained anything on what was judged since. A map that was promoted early is noisy still, and the nats
+   it costs by that are too few to reach the bar for weeks. Raw scores and configured maps are never refreshed.
 
 ln 20 comes from a wager: who bets on the challenger against a calibrated map has twenty times the stake with
 probability 1/20 at most, whenever he looks. Any number of looks is covered, so attempts may be hourly. What is not

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
@@ -63,6 +63,8 @@ class Mark:
     pending_bytes : int
     gaps : sequence of (topic, records, until_ms)
         Records that were given up, and the event time up to which they may have been.
+    lag : dict of str to int
+        Records of each topic not read then, where known.
     """
 
     watermarks: tuple[int, int]
@@ -73,6 +75,7 @@ class Mark:
     rejected: Sequence[tuple[str, str, int]]
     pending_bytes: int
     gaps: Sequence[tuple[str, int, int]] = ()
+    lag: dict[str, int] = field(default_factory=dict)
 
     def to_bytes(self) -> bytes:
         """The record's value."""
@@ -97,8 +100,8 @@ class Mark:
         return cls(**tree)
 
 
-def mark_of(source: Source) -> Mark:
-    """The mark of a source as it stands."""
+def mark_of(source: Source, lag: Mapping[str, int]) -> Mark:
+    """The mark of a source as it stands, `lag` records of each topic not read yet."""
     whole, by_model, rejected = source.tally.told()
     return Mark(
         watermarks=source.watermarks,
@@ -108,6 +111,7 @@ def mark_of(source: Source) -> Mark:
         by_model=by_model,
         rejected=rejected,
         pending_bytes=source.nbytes,
+        lag=dict(lag),
         gaps=[(topic, lost, until_ms) for topic, (lost, until_ms) in source.gaps.items()],
     )
 

@@ -35,6 +35,8 @@ from streamcal.stream.watermark import BEGINNING
 __all__ = ["Aggregation", "CountsRecord"]
 
 STATE_FORMAT: Final = 1
+_WORTH: Final = 8
+"""Parts are read again eight times as fast as intakes are joined again, by the byte."""
 
 CountsRecord = tuple[int, bytes | None, bytes | None]
 """Offset, key and value of a record of the counts topic."""
@@ -53,7 +55,7 @@ class Aggregation:
         Partitions of the input topics.
     log : ClaimedLog
     snapshot_after : int
-        Bytes of parts and marks worth a snapshot; more where the last snapshot was larger.
+        Eight times as many bytes of parts and marks are worth a snapshot; more where the last snapshot was larger.
 
     Attributes
     ----------
@@ -155,7 +157,7 @@ class Aggregation:
         """
         self._merge.settle()
         commands = self.aggregator.take_commands()
-        if commands or self._asked or self._read_bytes >= max(self._snapshot_after, self._snapshot_bytes):
+        if commands or self._asked or self._read_bytes >= max(_WORTH * self._snapshot_after, self._snapshot_bytes):
             self.snapshot()
             # Only what no takeover will read again may go, and a takeover goes on from the snapshot.
             self._take_back(topic)
@@ -174,13 +176,13 @@ class Aggregation:
         self._log.snapshot(state)
         self._read_bytes, self._snapshot_bytes, self._asked = 0, len(state), False
 
-    def picture(self, lag: dict[tuple[str, int], int]) -> Snapshot:
+    def picture(self) -> Snapshot:
         """The immutable picture of this moment."""
         marks = self._merge.marks
         picture = self.aggregator.snapshot(
             outcomes_ms=min((mark.watermarks[1] for mark in marks.values()), default=BEGINNING),
             watermarks=dict(self._merge.watermarks()),
-            lag=lag,
+            lag={(topic, source): n for source, mark in marks.items() for topic, n in mark.lag.items()},
             pending_bytes=sum(mark.pending_bytes for mark in marks.values()),
         )
         incomplete = self._incomplete()

@@ -8,7 +8,7 @@ A snapshot is taken only after parts were acknowledged, so whatever a takeover h
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from streamcal.errors import StateFormatError
@@ -135,8 +135,14 @@ class Task:
         """Move the watermark of an idle log."""
         self._join(self.source.advance_in(topic, to_ms))
 
-    def commit(self, topic: CountsTopic) -> None:
+    def commit(self, topic: CountsTopic, lag: Mapping[str, int] | None = None) -> None:
         """Make everything read durable and tell of it.
+
+        Parameters
+        ----------
+        topic : CountsTopic
+        lag : mapping, optional
+            Records of each topic not read yet, where known.
 
         Raises
         ------
@@ -147,7 +153,7 @@ class Task:
             self._write_delta()
         elif self._told:
             return
-        self._tell(topic)
+        self._tell(topic, lag or {})
         if self._delta_bytes >= max(self._snapshot_after, self._snapshot_bytes):
             self.snapshot()
 
@@ -169,10 +175,10 @@ class Task:
         self._redo = []
         self._delta_bytes += len(delta)
 
-    def _tell(self, topic: CountsTopic) -> None:
+    def _tell(self, topic: CountsTopic, lag: Mapping[str, int]) -> None:
         for key, part in self.counts.changed():
             topic.publish(key.model, StoredKey(key, self.number, self._log.claim).to_bytes(), part.to_bytes())
-        topic.publish(None, MarkKey(self.number, self._log.claim).to_bytes(), mark_of(self.source).to_bytes())
+        topic.publish(None, MarkKey(self.number, self._log.claim).to_bytes(), mark_of(self.source, lag).to_bytes())
         topic.flush()
         self.counts.settle(self.source.watermarks)
         self._told = True

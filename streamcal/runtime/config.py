@@ -18,6 +18,7 @@ from typing import Annotated, Any, Final, TypeVar
 from pydantic import BeforeValidator, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from streamcal.errors import ConfigError
+from streamcal.runtime.config_classes import class_problems, class_sets, usual_class_problems
 from streamcal.runtime.config_events import EventFilter, Events
 from streamcal.runtime.config_fields import Section, Text, can_be_read, empty_if_null, problems_below
 from streamcal.runtime.config_kafka import Kafka, Topics
@@ -39,6 +40,7 @@ from streamcal.runtime.config_sections import (
 from streamcal.runtime.config_security import SECRET_KEYS
 from streamcal.runtime.config_transform import Transform
 from streamcal.runtime.yaml_reader import Problem, YamlMapping, read_yaml
+from streamcal.stream.classes import ClassSets
 
 __all__ = ["DEFAULT_MODEL", "Config", "ModelSettings", "load_config"]
 
@@ -62,6 +64,8 @@ class ModelSettings:
         > 0.
     prior : Prior or None
         The map in force before any label; None is the identity.
+    classes : tuple of str
+        Each counted as a model of its own, ``<model>/<class>``; empty: the model has one score.
     """
 
     name: str
@@ -71,6 +75,7 @@ class ModelSettings:
     alarms: Alarms
     refit: Refit
     prior: Prior | None
+    classes: tuple[str, ...]
 
 
 class Config(Section):
@@ -101,6 +106,14 @@ class Config(Section):
             return value
         derived = {role: f"{group.strip()}-{role}" for role in ("counts", "state") if topics.get(role) is None}
         return {**value, "topics": {**topics, **derived}}
+
+    @field_validator("join")
+    @classmethod
+    def _knows_negatives_of_classes(cls, value: Join, info: ValidationInfo) -> Join:
+        events = info.data.get("events")
+        if isinstance(events, Events) and (problems := list(usual_class_problems(events, value))):
+            raise problems_below(problems)
+        return value
 
     @field_validator("segments")
     @classmethod
@@ -134,9 +147,17 @@ class Config(Section):
             if model.refit is not None and "fit_window" in model.refit.model_fields_set
             for problem in _fit_window_problems(model.refit, info, f"{name}.refit.fit_window")
         ]
+        events, join = info.data.get("events"), info.data.get("join")
+        if isinstance(events, Events) and isinstance(join, Join):
+            problems += class_problems(events, join, value)
         if problems:
             raise problems_below(problems)
         return value
+
+    @cached_property
+    def class_sets(self) -> ClassSets:
+        """The classes of every model."""
+        return class_sets(self.events, self.models)
 
     @cached_property
     def cut_list(self) -> tuple[tuple[str, ...], ...]:
@@ -154,16 +175,23 @@ class Config(Section):
         return max(self.model(name).horizon_ms for name in (DEFAULT_MODEL, *self.models))
 
     def model(self, name: str) -> ModelSettings:
-        """What holds for the model `name`; a name that is not configured has the defaults."""
-        own = self.models.get(name) or ModelOverrides()
+        """What holds for the model `name`, or for one class; a name that is not configured has the defaults.
+
+        A class, ``<model>/<class>``, has what its model has unless it is configured itself.
+        """
+        own, of_all = self.models.get(name) or ModelOverrides(), ModelOverrides()
+        parent = self.class_sets.parent(name)
+        if parent is not None:
+            of_all = self.models.get(parent) or of_all
         return ModelSettings(
             name=name,
             filter=own.filter,
-            labels=own.labels or self.join.labels,
-            horizon_ms=(own.horizon or self.join.horizon).ms,
-            alarms=_over(self.alarms, own.alarms),
-            refit=_over(self.refit, own.refit),
-            prior=own.prior,
+            labels=own.labels or of_all.labels or self.join.labels,
+            horizon_ms=(own.horizon or of_all.horizon or self.join.horizon).ms,
+            alarms=_over(_over(self.alarms, of_all.alarms), own.alarms),
+            refit=_over(_over(self.refit, of_all.refit), own.refit),
+            prior=own.prior or of_all.prior,
+            classes=() if parent is not None else self.class_sets.of(name),
         )
 
     def hash(self) -> str:
@@ -177,7 +205,7 @@ class Config(Section):
             include={"events", "join", "windows", "segments", "metrics", "alarms", "refit"},
         )
         content["segments"]["cuts"] = self.cut_list
-        content["events"] = _what_is_read(content["events"])
+        content["events"] = _what_is_read(content["events"], by_class=bool(self.class_sets))
         content["topics"] = [self.topics.predictions, self.topics.outcomes]
         content["models"] = {name: _plain_settings(self.model(name)) for name in self.models}
         text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
@@ -243,9 +271,13 @@ def _over(section: _S, own: _S | None) -> _S:
     return section.model_copy(update={name: getattr(own, name) for name in own.model_fields_set})
 
 
-def _what_is_read(events: dict[str, Any]) -> dict[str, Any]:
-    """The section without where its schemas are, each topic with the format it has."""
+def _what_is_read(events: dict[str, Any], *, by_class: bool) -> dict[str, Any]:
+    """The section without where its schemas are and fields nobody reads, each topic with the format it has."""
     usual = events.pop("format")
+    if not by_class:
+        del events["classes"]
+        for name in ("scores", "raw_scores", "map_versions"):
+            del events["prediction"][name]
     del events["schema_registry"]
     for topic in ("prediction", "outcome"):
         events[topic]["format"] = events[topic]["format"] or usual
@@ -255,4 +287,5 @@ def _what_is_read(events: dict[str, Any]) -> dict[str, Any]:
 def _plain_settings(settings: ModelSettings) -> dict[str, Any]:
     sections = {name: getattr(settings, name) for name in ("filter", "alarms", "refit", "prior")}
     dumped = {name: None if held is None else held.model_dump(mode="json") for name, held in sections.items()}
-    return {**dumped, "labels": settings.labels, "horizon": settings.horizon_ms}
+    classes = {"classes": settings.classes} if settings.classes else {}
+    return {**dumped, **classes, "labels": settings.labels, "horizon": settings.horizon_ms}

@@ -8,7 +8,16 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, PlainValidator, ValidationInfo, field_validator
 
-from streamcal.runtime.config_fields import FieldPath, Scalar, Section, ServiceFile, Text, field_path, problems_below
+from streamcal.runtime.config_fields import (
+    ClassNames,
+    FieldPath,
+    Scalar,
+    Section,
+    ServiceFile,
+    Text,
+    field_path,
+    problems_below,
+)
 
 __all__ = ["EventFilter", "Events", "OutcomeFields", "PredictionFields", "SchemaRegistry", "TimeUnit", "ValueFormat"]
 
@@ -39,6 +48,15 @@ def _segments_field(value: Any) -> str | Mapping[str, str]:
     return dict(value)
 
 
+def _object_path(value: str) -> str:
+    if value.startswith("$"):
+        raise ValueError("must be the path of an object in the value; a key or header is text")
+    return value
+
+
+ObjectPath = Annotated[FieldPath, AfterValidator(_object_path)]
+
+
 class PredictionFields(Section):
     """Where the fields of a prediction are; null for a field that is not read."""
 
@@ -53,6 +71,9 @@ class PredictionFields(Section):
     model: FieldPath | None = "model"
     segments: Annotated[str | Mapping[str, str], PlainValidator(_segments_field)] = "segments"
     weight: FieldPath | None = "weight"
+    scores: ObjectPath = "scores"
+    raw_scores: ObjectPath | None = "raw_scores"
+    map_versions: ObjectPath | None = "map_versions"
 
 
 LabelValues = Annotated[tuple[Scalar, ...], Field(strict=False, min_length=1)]
@@ -105,6 +126,7 @@ class Events(Section):
     key_format: Literal["text", "avro"] = "text"
     prediction: PredictionFields = PredictionFields()
     outcome: OutcomeFields = OutcomeFields()
+    classes: ClassNames = ()
     max_weight: Annotated[float, Field(gt=0)] = 1000.0
     sample_rate: Annotated[float, Field(gt=0, le=1)] = 1.0
     max_bytes: Annotated[int, Field(ge=1)] = 1_048_576  # Kafka's own default limit of a message

@@ -28,6 +28,7 @@ from streamcal.runtime.durations import Duration, parse_duration
 
 __all__ = [
     "PROBLEMS_BELOW",
+    "ClassNames",
     "FieldPath",
     "InputFile",
     "NamedDuration",
@@ -153,6 +154,35 @@ def _readable_service(value: Path, info: ValidationInfo) -> Path:
 
 
 Text = Annotated[str, StringConstraints(min_length=1, max_length=1000, strip_whitespace=True)]
+
+
+def _class_names(value: Any) -> tuple[str, ...]:
+    """Names of classes: none at all (one score), or two and more."""
+    if not isinstance(value, (list, tuple)):
+        raise ValueError("must be a list of classes")  # noqa: TRY004 - pydantic collects ValueError
+    names = [str(name) if type(name) is int else name for name in value]
+    problems = [(str(i), text) for i, name in enumerate(names) if (text := _class_problem(name, names[:i]))]
+    if problems:
+        raise problems_below(problems)
+    if len(names) == 1:
+        raise ValueError("must hold two classes or more; a model with one score needs no `classes`")
+    return tuple(names)
+
+
+def _class_problem(name: Any, before: list[Any]) -> str | None:
+    if not isinstance(name, str) or not name or len(name) > _CLASS_CHARACTERS:
+        return f"must be text of up to {_CLASS_CHARACTERS} characters, or a whole number"
+    if not can_be_read(name):
+        return "must not hold quotation marks, backslashes or control characters: such names are not read"
+    if "/" in name:
+        return "must not hold a slash, which stands between model and class in <model>/<class>"
+    return f"{name!r} is named twice" if name in before else None
+
+
+_CLASS_CHARACTERS: Final = 64
+
+ClassNames = Annotated[tuple[str, ...], BeforeValidator(_class_names)]
+"""Names of classes in their order; empty for one score."""
 
 Span = Annotated[Duration, PlainValidator(_duration), PlainSerializer(lambda span: span.ms, return_type=int)]
 """A duration >= 0; two ways to write one length are the same content."""

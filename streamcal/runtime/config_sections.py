@@ -21,6 +21,7 @@ from streamcal.detect.bets import LEVEL_BETS
 from streamcal.maps.costs import COSTS, DEFAULT_FAMILIES
 from streamcal.runtime.config_events import EventFilter
 from streamcal.runtime.config_fields import (
+    ClassNames,
     InputFile,
     NamedDuration,
     PositiveSpan,
@@ -248,11 +249,15 @@ class Refit(Section):
         return value
 
 
+CutOff = Annotated[float, Field(gt=0, lt=1)]
+
+
 class Maps(Section):
-    """Signatures of map documents: both keys left out, none is made and none asked for."""
+    """Signatures of map documents: both keys left out, none is made and none asked for; and what previews show."""
 
     signing_key_file: ServiceFile | None = None
     verify_key_files: Annotated[tuple[ServiceFile, ...], Field(strict=False)] = ()
+    cut_offs: Annotated[tuple[CutOff, ...], Field(strict=False)] = ()
 
 
 class Prior(Section):
@@ -274,6 +279,7 @@ class Prior(Section):
 class ModelOverrides(Section):
     """What differs for one model; a key left out has the value of its own section."""
 
+    classes: ClassNames | None = None
     filter: EventFilter | None = None
     labels: Labels | None = None
     horizon: PositiveSpan | None = None

@@ -144,8 +144,10 @@ class Monitor:
         """Make everything joined durable, then what was aggregated; whether the group took our offsets."""
         if not self._observer.before_commit():
             return False
+        lag = self._cluster.group.lag()
         for number, task in list(self.tasks.items()):
-            self._guarded(("task", number), partial(task.commit, self._cluster.counts))
+            unread = {topic: lag[topic, number] for topic in TOPICS if (topic, number) in lag}
+            self._guarded(("task", number), partial(task.commit, self._cluster.counts, unread))
         for shard, aggregation in list(self.aggregations.items()):
             self._guarded((COUNTS, shard), partial(self._settle, aggregation))
         offsets = {(topic, n): at for n, task in self.tasks.items() for topic, at in task.offsets.items()}
@@ -162,8 +164,7 @@ class Monitor:
 
     def pictures(self) -> list[Snapshot]:
         """What the aggregators here show."""
-        lag = dict(self._cluster.group.lag())
-        return [aggregation.picture(lag) for aggregation in self.aggregations.values()]
+        return [aggregation.picture() for aggregation in self.aggregations.values()]
 
     def _settle(self, aggregation: Aggregation) -> None:
         aggregation.settle(self._cluster.publish_maps, self._cluster.counts)

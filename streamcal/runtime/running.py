@@ -72,9 +72,9 @@ class Running:
         started = time.monotonic()
         if self._desk is not None:
             self._desk.take()
-        durable = self._monitor.commit()
+        self._monitor.commit()
         if self._desk is not None:
-            self._desk.answer(durable=durable)
+            self._desk.answer()
         self._readers.commits.observe(time.monotonic() - started)
 
     def _show(self) -> None:

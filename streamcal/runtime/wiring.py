@@ -66,7 +66,7 @@ def engine_settings(
         Values are Avro and no schema registry answers.
     """
     pane_ms = config.windows.pane.ms
-    models = {name: config.model(name) for name in config.models}
+    models = {name: config.model(name) for name in config.class_sets.counted(config.models)}
     priors = {name: _prior_map(settings.prior) for name, settings in models.items() if settings.prior is not None}
 
     def rules(name: str) -> ModelRules:
@@ -114,7 +114,7 @@ def engine_settings(
         outcome_fields=OutcomeFields(**outcome, filter=_event_filter(config.events.outcome.filter)),
         model_filters=[
             ModelFilter(name, model.filter.path, model.filter.equals)
-            for name, model in models.items()
+            for name, model in config.models.items()
             if model.filter is not None
         ],
         max_future_ms=config.join.max_future.ms,
@@ -141,6 +141,7 @@ def engine_settings(
         apply_maps=apply_maps,
         prediction_format=prediction_format,
         outcome_format=outcome_format,
+        classes=config.class_sets,
     )
 
 

@@ -101,8 +101,11 @@ def api_router(sources: Sources, access: Access) -> APIRouter:
         responses=NOT_FOUND | BUSY,
         summary="Integer counts of every bin, for audit",
     )
-    async def counts(model: Annotated[str | None, Query(max_length=1000)] = None) -> Response:
-        return await run_in_threadpool(_counts, sources.counts, model)
+    async def counts(
+        model: Annotated[str | None, Query(max_length=1000)] = None,
+        segment: Annotated[str | None, Query(max_length=1000, description="Only this segment, such as all.")] = None,
+    ) -> Response:
+        return await run_in_threadpool(_counts, sources.counts, model, segment)
 
     return router
 
@@ -122,11 +125,17 @@ def _no_window(model: ModelSnapshot) -> HTTPException:
     return HTTPException(404, f"no such window with anything in it; there are: {known or 'none'}")
 
 
-def _counts(take: Callable[[], Mapping[str, Any]] | None, model: str | None) -> Response:
+def _counts(take: Callable[[], Mapping[str, Any]] | None, model: str | None, segment: str | None) -> Response:
     try:
         by_model = take() if take is not None else {}
     except TimeoutError as error:
         return json_response({"detail": str(error)}, 503)
     if model is not None and model not in by_model:
         return json_response({"detail": "no such model", "models": sorted(by_model)}, 404)
-    return json_response(by_model if model is None else {model: by_model[model]})
+    chosen = by_model if model is None else {model: by_model[model]}
+    return json_response(chosen if segment is None else {name: _only(held, segment) for name, held in chosen.items()})
+
+
+def _only(held: Mapping[str, Any], segment: str) -> dict[str, Any]:
+    segments = held.get("segments", {})
+    return {"segments": {segment: segments[segment]} if segment in segments else {}}

@@ -67,6 +67,7 @@ class ModelSummary(Answer):
     pending: int
     alarms: int = Field(description="Segments with an alarm in force, the whole model among them.")
     champion: Champion | None
+    pinned: bool = Field(description="Whether a person has stopped automatic changes of its map.")
 
 
 class Partition(Answer):

@@ -26,8 +26,10 @@ REFUSALS: Final[dict[int | str, dict[str, Any]]] = {
     401: {"model": models.Problem, "description": "The token is missing or wrong."},
     403: {"model": models.Problem, "description": "The service is read-only: no admin token is configured."},
     404: {"model": models.Problem, "description": "No such model or request."},
+    409: {"model": models.Problem, "description": "Another process of the group aggregates: it takes requests."},
     429: {"model": models.Problem, "description": "Too many requests are waiting."},
     501: {"model": models.Problem, "description": "Nothing in this process takes requests."},
+    503: {"model": models.Problem, "description": "Not ready: it starts, recovers or stops."},
 }
 
 _bearer = HTTPBearer(auto_error=False, description="Content of serve.admin_token_file.")
@@ -46,7 +48,7 @@ def requests_router(sources: Sources, access: Access) -> APIRouter:
                 401, "send the admin token as Authorization: Bearer TOKEN", headers={"WWW-Authenticate": "Bearer"}
             )
         if sources.requests is None:
-            raise HTTPException(501, "this process takes no requests; use `streamcal maps` on the command line")
+            raise HTTPException(501, "this process takes no requests; ask the daemon (`streamcal run`)")
         return sources.requests
 
     taker: Any = Depends(operator)  # as a default: an annotation could not name a local function
@@ -59,12 +61,9 @@ def requests_router(sources: Sources, access: Access) -> APIRouter:
         summary="Ask for a refit, or to promote, roll back to, pin or unpin a map",
     )
     async def submit(asked: tables.AskedRequest, requests: Requests = taker) -> dict[str, Any]:
-        snapshot = sources.holder.latest
-        found = None if snapshot is None else find_model(snapshot, asked.model)
-        if found is None:
-            raise HTTPException(404, "no model of that name has predicted; /api/v1/status lists them")
+        named = Asked(**asked.model_dump(exclude={"model"}), model=_model(sources, asked.model))
         try:
-            return _answer(requests.submit(Asked(**asked.model_dump(exclude={"model"}), model=found.name)))
+            return _answer(requests.submit(named))
         except TooManyRequestsError as error:
             raise HTTPException(429, "too many requests are waiting for the loop; ask again later") from error
 
@@ -76,6 +75,23 @@ def requests_router(sources: Sources, access: Access) -> APIRouter:
         return _answer(request)
 
     return router
+
+
+def _model(sources: Sources, shown: str) -> str:
+    """The name of the model that is shown so."""
+    snapshot = sources.holder.latest
+    if snapshot is None:
+        raise _nothing_here(sources.readiness.reason)
+    found = find_model(snapshot, shown)
+    if found is None:
+        raise HTTPException(404, "no model of that name has predicted; /api/v1/status lists them")
+    return found.name
+
+
+def _nothing_here(not_ready: str | None) -> HTTPException:
+    if not_ready is not None:
+        return HTTPException(503, f"not ready: {not_ready}; ask again", headers={"Retry-After": "1"})
+    return HTTPException(409, "this process does not aggregate; ask the process of the group that does")
 
 
 def _answer(request: Tracked) -> dict[str, Any]:

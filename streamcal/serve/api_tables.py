@@ -118,12 +118,41 @@ class MapAttempt(Answer):
     served: list[float] | None = Field(None, description="Served score at each point of `raw` of the answer.")
 
 
+class MapHeld(Answer):
+    """A map document."""
+
+    version: int
+    family: str
+    at_ms: int
+    parent: int | None = None
+    fit_from_ms: int | None = None
+    fit_to_ms: int | None = None
+    n: int | None = None
+    positives: int | None = None
+    segments: int | None = Field(None, description="Segments with a correction of their own.")
+    parameters: dict[str, Any] | None = None
+    evidence: dict[str, Any] | None = None
+    served: list[float] | None = Field(None, description="Served score at each point of `raw` of the answer.")
+
+
+class FamilyFit(Answer):
+    """The newest fit of a family."""
+
+    family: str
+    reason: str = Field(description="Why there is none; empty where there is one.")
+    parameters: dict[str, Any] | None = None
+
+
 class MapsAnswer(Answer):
     """The map history of a model, newest first."""
 
     sequence: int
     model: str
     champion: Champion | None
+    pinned: bool = Field(description="Whether nothing changes by itself.")
+    current: MapHeld | None = Field(description="The document in force.")
+    candidate: MapHeld | None = Field(description="What would be in force, were the loop not in shadow.")
+    fits: list[FamilyFit] = Field(description="What a promotion of a family would put in force.")
     raw: list[float] = Field(description="Raw scores at which the maps are drawn.")
     maps: list[MapAttempt]
 

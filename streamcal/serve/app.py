@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -53,6 +54,7 @@ def create_app(sources: Sources, access: Access) -> FastAPI:
     ):
         app.add_route(path, endpoint, methods=["GET"], include_in_schema=False)
     app.add_exception_handler(404, _not_found)
+    app.add_exception_handler(RequestValidationError, _invalid)
     return app
 
 
@@ -89,6 +91,19 @@ def _page(sources: Sources) -> Any:
 
 async def _asset(request: Request) -> Response:
     return asset_response(request)
+
+
+async def _invalid(_: Request, error: Exception) -> Response:
+    # Says where and why; what was sent is not repeated, it may hold text that no answer can.
+    assert isinstance(error, RequestValidationError)
+    found = [
+        {"type": one["type"], "loc": [_plain(at) for at in one["loc"]], "msg": one["msg"]} for one in error.errors()
+    ]
+    return JSONResponse({"detail": found}, 422)
+
+
+def _plain(place: Any) -> Any:
+    return place.encode("utf-8", "replace").decode() if isinstance(place, str) else place
 
 
 async def _not_found(_: Request, error: Exception) -> Response:

@@ -77,6 +77,7 @@ def _summary(model: ModelSnapshot) -> dict[str, Any]:
         "pending": model.pending,
         "alarms": sum(state.active is not None for state in model.alarms.values()),
         "champion": champion_view(model.champion),
+        "pinned": model.maps.pinned,
     }
 
 

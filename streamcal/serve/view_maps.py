@@ -50,6 +50,10 @@ def maps_view(snapshot: Snapshot, model: ModelSnapshot) -> dict[str, Any]:
         "sequence": snapshot.sequence,
         "model": label_value(model.name),
         "champion": champion_view(model.champion),
+        "pinned": model.maps.pinned,
+        "current": _held(model.maps.champion),
+        "candidate": _held(model.maps.candidate),
+        "fits": [_fit(family, fitted) for family, fitted in model.maps.fits.items()],
         "raw": GRID,
         "maps": [_attempt(entry, champion) for entry in reversed(model.map_log)],
     }
@@ -71,6 +75,19 @@ def _attempt(entry: MapEntry, champion: int | None) -> dict[str, Any]:
         "in_force": entry.promoted and entry.version == champion,
     }
     return row | (_document(entry.document) if isinstance(entry.document, MapDocument) else {})
+
+
+def _held(document: Any) -> dict[str, Any] | None:
+    if not isinstance(document, MapDocument):
+        return None
+    head = {"version": document.version, "family": document.family, "at_ms": document.at_ms}
+    return head | _document(document)
+
+
+def _fit(family: str, fitted: Any) -> dict[str, Any]:
+    if isinstance(fitted, str):
+        return {"family": family, "reason": fitted}
+    return {"family": family, "reason": "", "parameters": fitted.parameters()}
 
 
 def _document(document: MapDocument) -> dict[str, Any]:

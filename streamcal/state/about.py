@@ -88,6 +88,7 @@ CHANGES: Final[tuple[Rule, ...]] = (
     Rule("events.max_weight", "allowed", "holds for events read from then on"),
     Rule("events.max_bytes", "allowed", "holds for events read from then on"),
     Rule("events.sample_rate", "rebuild", "predictions remembered would wait for outcomes that are not taken any more"),
+    Rule("events.classes", "rebuild", "predictions remembered were taken apart into the classes that were configured"),
     Rule("events.prediction", "allowed", "holds for events read from then on"),
     Rule("events.prediction.id", "rebuild", "outcomes would be compared with other ids than those remembered"),
     Rule("events.prediction.model", "rebuild", "outcomes would be compared with other models than those remembered"),

@@ -96,6 +96,8 @@ class PredictionFields:
     time_unit : {"ms", "s", "us", "ns", "rfc3339"}
     segments : str, mapping or None
         Path of one object that holds every dimension, or dimension name to path.
+    scores, raw_scores, map_versions : str or None
+        Paths of objects by class, read for models that have classes.
     """
 
     id: str = "id"
@@ -108,6 +110,9 @@ class PredictionFields:
     model: str | None = "model"
     segments: str | Mapping[str, str] | None = "segments"
     weight: str | None = "weight"
+    scores: str = "scores"
+    raw_scores: str | None = "raw_scores"
+    map_versions: str | None = "map_versions"
 
 
 @dataclass(frozen=True, slots=True)

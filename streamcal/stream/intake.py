@@ -28,7 +28,7 @@ from streamcal.stream.values import hash_ids, same, sampled_out
 __all__ = ["Accepted", "Intake", "Preselection"]
 
 Columns: TypeAlias = dict[str, Sequence[Any]]
-Misfit: TypeAlias = Callable[[Mapping[str, Sequence[Any]]], NDArray[np.bool_] | None]
+Misfit: TypeAlias = Callable[[Mapping[str, Sequence[Any]]], NDArray[np.bool_]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class Intake:
         The authority on single events.
     time : TimeRule or None
         None: the record's timestamp is the event time.
-    misfit : callable
+    misfit : callable, optional
         Marks rows of the columns that the strict type admits and the topic does not.
     preselection : Preselection or None
     value_format : ValueFormat or None
@@ -101,7 +101,7 @@ class Intake:
         time: TimeRule | None,
         limits: Limits,
         *,
-        misfit: Misfit = lambda _: None,
+        misfit: Misfit | None = None,
         preselection: Preselection | None = None,
         value_format: ValueFormat | None = None,
     ) -> None:
@@ -125,9 +125,8 @@ class Intake:
         timely = (time_ms >= LOWEST_MS) & (time_ms <= HIGHEST_MS)
         timely &= (stamps < 0) | (time_ms - stamps <= self._limits.max_future_ms)
         keep = timely.copy()
-        misfit = self._misfit(columns)
-        if misfit is not None:
-            keep &= ~misfit
+        if self._misfit is not None:
+            keep &= ~self._misfit(columns)
         if self._limits.sample_rate < 1.0:
             outside = sampled_out(id_hi, self._limits.sample_rate)
             keep &= ~outside

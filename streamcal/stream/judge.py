@@ -7,9 +7,9 @@ being JSON; an event the sample leaves out is not judged beyond its shape and id
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from streamcal.stream import values
 from streamcal.stream.events import Record
@@ -19,6 +19,7 @@ from streamcal.stream.times import HIGHEST_MS, LOWEST_MS, TimeRule
 
 __all__ = [
     "LARGEST_READ",
+    "ByClass",
     "Ignored",
     "Judge",
     "Limits",
@@ -27,6 +28,7 @@ __all__ = [
     "Verdict",
     "judge_outcome",
     "judge_prediction",
+    "scores_fit",
     "segment_slots",
 ]
 
@@ -70,6 +72,22 @@ Fields: TypeAlias = Mapping[str, Any]
 Test: TypeAlias = Callable[[Fields], bool]
 
 
+class ByClass(Protocol):
+    """What is different where models have classes."""
+
+    def unread(self, fields: Fields) -> Collection[str]:
+        """Slots that are not looked at in this event, whatever is there."""
+        ...
+
+    def shape(self, fields: Fields) -> bool:
+        """Whether the model may be named like that and its version can be read."""
+        ...
+
+    def content(self, fields: Fields) -> str | None:
+        """The reason against scores or label, or None."""
+        ...
+
+
 def segment_slots(count: int) -> tuple[str, ...]:
     """Slot names of the segment dimensions, in their order."""
     return tuple(f"segment{i}" for i in range(count))
@@ -89,6 +107,8 @@ class Judge:
         `content` gives the reason against score or label, or None.
     wanted : (slot, value) or None
         Events whose slot has another value are ignored.
+    unread : callable
+        Slots that are not looked at in an event, whatever is there.
     """
 
     def __init__(
@@ -100,6 +120,7 @@ class Judge:
         shape: Test,
         content: Callable[[Fields], str | None],
         wanted: tuple[str, Scalar] | None = None,
+        unread: Callable[[Fields], Collection[str]] = lambda _: (),
     ) -> None:
         self._schema = schema
         self._time = time
@@ -107,6 +128,7 @@ class Judge:
         self._shape = shape
         self._content = content
         self._wanted = wanted
+        self._unread = unread
 
     def __call__(self, record: Record) -> Verdict:
         """What becomes of one record."""
@@ -127,8 +149,8 @@ class Judge:
         if self._wanted is not None and not values.same(fields[self._wanted[0]], self._wanted[1]):
             return Ignored(None if early else time_ms)
         # An optional filter may look into anything; every other field must be where its path says.
-        broken = any(v is values.BROKEN for k, v in fields.items() if not k.startswith("filter"))
-        if broken or not self._shape(fields):
+        broken = {k for k, v in fields.items() if v is values.BROKEN and not k.startswith("filter")}
+        if (broken and not broken.issubset(self._unread(fields))) or not self._shape(fields):
             return Rejected("malformed")
         text = values.id_text(fields["id"])
         if text is None:
@@ -163,7 +185,15 @@ def is_future(time_ms: int, record: Record, max_future_ms: int) -> bool:
     return stamp is not None and stamp >= 0 and time_ms - stamp > max_future_ms
 
 
-def judge_prediction(schema: Schema, time: TimeRule | None, limits: Limits, dimensions: int) -> Judge:
+def scores_fit(fields: Fields) -> bool:
+    """Whether the single scores of a prediction are scores."""
+    raw = fields.get("raw_score")
+    return values.score(fields["score"]) is not None and (raw is None or values.score(raw) is not None)
+
+
+def judge_prediction(
+    schema: Schema, time: TimeRule | None, limits: Limits, dimensions: int, by_class: ByClass | None = None
+) -> Judge:
     """The judge of predictions with that many segment dimensions."""
     segments = segment_slots(dimensions)
 
@@ -175,11 +205,9 @@ def judge_prediction(schema: Schema, time: TimeRule | None, limits: Limits, dime
         )
 
     def content(fields: Fields) -> str | None:
-        raw = fields.get("raw_score")
-        fine = values.score(fields["score"]) is not None and (raw is None or values.score(raw) is not None)
-        return None if fine else "bad_score"
+        return None if scores_fit(fields) else "bad_score"
 
-    return Judge(schema, time, limits, shape=shape, content=content)
+    return _judge(schema, time, limits, shape, content, None, by_class)
 
 
 def judge_outcome(
@@ -188,6 +216,7 @@ def judge_outcome(
     limits: Limits,
     label: values.LabelRule,
     wanted: tuple[str, Scalar] | None,
+    by_class: ByClass | None = None,
 ) -> Judge:
     """The judge of outcomes."""
 
@@ -197,4 +226,27 @@ def judge_outcome(
     def content(fields: Fields) -> str | None:
         return None if label.one(fields["label"]) is not None else "bad_label"
 
-    return Judge(schema, time, limits, shape=shape, content=content, wanted=wanted)
+    return _judge(schema, time, limits, shape, content, wanted, by_class)
+
+
+def _judge(
+    schema: Schema,
+    time: TimeRule | None,
+    limits: Limits,
+    shape: Test,
+    content: Callable[[Fields], str | None],
+    wanted: tuple[str, Scalar] | None,
+    by_class: ByClass | None,
+) -> Judge:
+    if by_class is None:
+        return Judge(schema, time, limits, shape=shape, content=content, wanted=wanted)
+    classes = by_class  # what the closure below holds is not None
+    return Judge(
+        schema,
+        time,
+        limits,
+        shape=lambda fields: shape(fields) and classes.shape(fields),
+        content=classes.content,
+        wanted=wanted,
+        unread=classes.unread,
+    )

@@ -3,15 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from streamcal.stream import values
+from streamcal.stream.classes import Classes, ClassSets
 from streamcal.stream.fields import EventFilter, FieldPath, OutcomeFields, PredictionFields, Scalar
 from streamcal.stream.judge import segment_slots
 from streamcal.stream.schema import Slot
 from streamcal.stream.times import TimeRule
 
-__all__ = ["any_slot", "comparable", "filter_slots", "outcome_slots", "prediction_slots", "preselection_slots"]
+__all__ = [
+    "CLASS_RAW",
+    "CLASS_SCORE",
+    "CLASS_VERSION",
+    "any_slot",
+    "comparable",
+    "filter_slots",
+    "outcome_slots",
+    "prediction_slots",
+    "preselection_slots",
+]
+
+CLASS_SCORE: Final = "class_score{}"
+CLASS_RAW: Final = "class_raw{}"
+CLASS_VERSION: Final = "class_version{}"
+"""Slot names of the class at that place of `ClassSets.names`."""
 
 
 def any_slot(name: str, path: str) -> Slot:
@@ -36,9 +52,15 @@ def _time_slots(path: str, time: TimeRule | None) -> list[Slot]:
 
 
 def prediction_slots(
-    fields: PredictionFields, time: TimeRule | None, dimensions: Sequence[str], max_weight: float
+    fields: PredictionFields,
+    time: TimeRule | None,
+    dimensions: Sequence[str],
+    max_weight: float,
+    sets: ClassSets,
 ) -> list[Slot]:
     """Slots of a prediction with these dimensions; `time` is None when the record tells it.
+
+    Single scores are not read where every model has classes, so that `score` and `scores` may be one path there.
 
     Raises
     ------
@@ -46,11 +68,13 @@ def prediction_slots(
         A path cannot be read, or a dimension has none.
     """
     paths = _segment_paths(fields.segments, dimensions)
+    score, raw_score = (fields.score, fields.raw_score) if sets.single_scores else (None, None)
     return [
         Slot("id", FieldPath.parse(fields.id), values.ID_TYPE, required=True),
         *_time_slots(fields.time, time),
-        *_number("score", fields.score, values.SCORE_TYPE, required=True),
-        *_number("raw_score", fields.raw_score, values.SCORE_TYPE),
+        *_number("score", score, values.SCORE_TYPE, required=not sets),
+        *_number("raw_score", raw_score, values.SCORE_TYPE),
+        *_class_slots(fields, sets.names),
         *_number("map_version", fields.map_version, values.VERSION_TYPE, lossy=False),
         *_number("weight", fields.weight, values.weight_type(max_weight)),
         *_optional("model", fields.model, values.MODEL_TYPE),
@@ -58,6 +82,21 @@ def prediction_slots(
             Slot(name, path, values.SEGMENT_TYPE, wide=True)
             for name, path in zip(segment_slots(len(paths)), paths, strict=True)
         ),
+    ]
+
+
+def _class_slots(fields: PredictionFields, classes: Classes) -> list[Slot]:
+    """One slot per class and object; the decoder tells missing classes."""
+    objects = (
+        (CLASS_SCORE, fields.scores, values.SCORE_TYPE, True),
+        (CLASS_RAW, fields.raw_scores, values.SCORE_TYPE, True),
+        (CLASS_VERSION, fields.map_versions, values.VERSION_TYPE, False),
+    )
+    return [
+        Slot(slot.format(i), FieldPath.parse(path).child(name), kind, number=True, lossy=lossy)
+        for slot, path, kind, lossy in objects
+        if path is not None
+        for i, name in enumerate(classes)
     ]
 
 

@@ -28,6 +28,7 @@ __all__ = [
     "SEGMENT_TYPE",
     "VERSION_TYPE",
     "LabelRule",
+    "class_text",
     "hash_ids",
     "id_text",
     "model_name",
@@ -110,6 +111,23 @@ def model_name(value: object) -> str | None:
     if isinstance(value, str):
         return value
     return str(value) if type(value) is int else None
+
+
+def class_text(value: object) -> str | None:
+    """The class a label names: text, or a whole number or boolean as JSON writes it; None for anything else.
+
+    Examples
+    --------
+    >>> class_text("cat"), class_text(7), class_text(7.0), class_text(True), class_text(0.5)
+    ('cat', '7', '7', 'true', None)
+    """
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return str(int(value)) if value.is_integer() else None
+    return str(value) if isinstance(value, int) else None
 
 
 def segment_text(value: object) -> str | None:

@@ -31,10 +31,7 @@ from kafka_settings import NoBrokerError
 
 from streamcal.errors import BrokerError
 from streamcal.runtime.config import Config
-from streamcal.runtime.logs.kafka import KafkaLog
-from streamcal.runtime.logs.kafka_checks import ensure_topics
-from streamcal.runtime.logs.kafka_clients import KafkaClients
-from streamcal.runtime.logs.kafka_specs import counts_spec, state_spec
+from streamcal.runtime.logs.kafka_cluster import KafkaCluster
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
@@ -42,6 +39,15 @@ DOCUMENTED = Path(__file__).parents[2] / "docs" / "how-to" / "security.md"
 ROW = re.compile(r"^\| (topic|group) \| `([^`]+)` \| ([A-Za-z, ]+) \|", re.MULTILINE)
 USER = "User:alice"
 PAUSE = threading.Event()
+
+
+def started(config: Config) -> str:
+    """Start and stop what the daemon starts; what it is refused with, or nothing."""
+    try:
+        KafkaCluster(config).close()
+    except BrokerError as error:
+        return str(error)
+    return ""
 
 
 class Right(NamedTuple):
@@ -84,8 +90,8 @@ class Setting:
         create_topics(cluster.broker.bootstrap, {self.topics["predictions"]: 2, self.topics["outcomes"]: 3})
         if make:
             compacted, kept = {"cleanup.policy": "compact"}, {"cleanup.policy": "delete", "retention.ms": "-1"}
-            create_topics(cluster.broker.bootstrap, {self.topics["maps"]: 1, self.topics["counts"]: 3}, compacted)
-            create_topics(cluster.broker.bootstrap, {self.topics["state"]: 3, self.topics["dead_letter"]: 1}, kept)
+            create_topics(cluster.broker.bootstrap, {self.topics["maps"]: 1, self.topics["counts"]: 1}, compacted)
+            create_topics(cluster.broker.bootstrap, {self.topics["state"]: 4, self.topics["dead_letter"]: 1}, kept)
             create_topics(cluster.broker.bootstrap, dict.fromkeys(self.internal.values(), 3), kept)
 
     def name(self, right: Right) -> str:
@@ -128,17 +134,7 @@ class Setting:
     def starts(self) -> str:
         """Start and stop what the daemon starts; what it is refused with, or nothing."""
         config = Config.model_validate(self.config(), context={"check_service_files": True})
-        source = KafkaLog(config)
-        try:
-            source.open()
-            # Of the state and counts topics, as the daemon asks for them.
-            specs = [state_spec(self.topics["state"], 3), counts_spec(self.topics["counts"], 3)]
-            ensure_topics(KafkaClients(config.kafka), specs, create=False)
-        except BrokerError as error:
-            return str(error)
-        finally:
-            source.close()
-        return ""
+        return started(config)
 
     def _acl(self, right: Right) -> ACL:
         pattern = ResourcePattern(self._kind(right), self.name(right))
@@ -208,14 +204,7 @@ def test_create_is_named_where_topics_are_to_be_made(cluster: Cluster, tmp_path:
     config = Config.model_validate(setting.config(create=True), context={"check_service_files": True})
 
     def said() -> str:
-        source = KafkaLog(config)
-        try:
-            source.open()
-        except BrokerError as error:
-            return str(error)
-        finally:
-            source.close()
-        return ""
+        return started(config)
 
     wait_until(lambda: "lacks" not in said())
     told = said()

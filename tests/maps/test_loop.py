@@ -389,10 +389,10 @@ def test_what_came_of_a_request_is_told_whatever_else_is_in_the_history() -> Non
     assert tried.loop.manual(tried.now, MapRequest("pin", "ada", "")).detail == "pinned"
     assert tried.loop.manual(tried.now, MapRequest("pin", "bob", "")).detail == "pinned already"
     assert [entry.who for entry in tried.loop.history if entry.reason == "pin"] == ["ada"]
-    shadow = Streamed(mode="shadow", every_ms=200_000)
+    shadow = Streamed(mode="shadow")
     told = []
-    for _ in range(12):
-        shadow.feed(5, offset=1.2)
+    for _ in range(60):
+        shadow.feed(1, offset=1.2)
         told.append(shadow.loop.manual(shadow.now, MapRequest("refit", "ada", "a test")))
     assert (True, "candidate version 1, in shadow") in [(each.done, each.detail) for each in told]
 

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 from served_snapshots import HOUR_MS, NOW_MS, WHOLE, model_of, snapshot_of, sources_of, window_of
 
+from streamcal.maps.document import Counts, new_document
+from streamcal.maps.families import Platt
 from streamcal.serve import api_models as models
 from streamcal.serve import api_tables as tables
 from streamcal.serve.app import application
@@ -18,7 +20,7 @@ from streamcal.serve.http import HttpServer
 from streamcal.serve.live import SnapshotHolder
 from streamcal.serve.requests import Asked, RequestQueue
 from streamcal.serve.sources import Access
-from streamcal.snapshot import Series
+from streamcal.snapshot import MapsHeld, Series
 
 TOKEN = "0123456789abcdef"
 HOSTILE = '<img src=x onerror="alert(1)">/../%2e&#"\'\x00'
@@ -274,6 +276,48 @@ def test_a_request_for_what_there_is_not_is_refused(client, queue):
     assert queue.drain() == []
 
 
+def test_text_that_no_history_could_hold_is_refused(client, queue):
+    for field in ("who", "why", "family"):
+        head = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
+        body = f'{{"what": "refit", "model": "default", "{field}": "\\ud800"}}'
+        answer = client.post("/requests", content=body, headers=head)
+        assert (answer.status_code, answer.json()["detail"][0]["loc"]) == (422, ["body", field])
+    assert client.post("/requests", content='{"\\ud800": 1}', headers=head).status_code == 422
+    assert queue.drain() == []
+
+
+def test_where_nothing_is_shown_a_request_is_sent_elsewhere_or_told_to_wait(queue):
+    held = SnapshotHolder()
+    sources = sources_of(held, requests=queue)
+    with (
+        HttpServer(application(sources, Access(admin_token=TOKEN)), port=0) as server,
+        httpx.Client(base_url=f"{server.url}/api/v1") as asking,
+    ):
+        sources.readiness.not_ready("recovering counts 0")
+        answer = post(asking)
+        assert (answer.status_code, "recovering counts 0" in answer.json()["detail"]) == (503, True)
+        sources.readiness.ready()
+        answer = post(asking)
+        assert (answer.status_code, "ask the process" in answer.json()["detail"]) == (409, True)
+    assert queue.drain() == []
+
+
+def test_what_a_person_may_put_in_force_is_shown(client, holder):
+    document = new_document("default", 7, Platt(0.9, -0.1), at_ms=5, counts=Counts(100, 20), parent=6)
+    maps = MapsHeld(True, document, None, {"platt": Platt(0.8, 0.0), "cir": "too_few_labels"})
+    before = holder.latest
+    holder.publish(snapshot_of(replace(MODEL, maps=maps), sequence=4))
+    shown = ask(client, "/maps", tables.MapsAnswer, model="default")
+    assert (shown["pinned"], shown["candidate"], shown["current"]["version"]) == (True, None, 7)
+    assert shown["current"]["parameters"] == {"slope": 0.9, "intercept": -0.1}
+    assert shown["fits"] == [
+        {"family": "platt", "reason": "", "parameters": {"slope": 0.8, "intercept": 0.0}},
+        {"family": "cir", "reason": "too_few_labels"},
+    ]
+    assert ask(client, "/status", models.StatusAnswer)["models"][0]["pinned"]
+    holder.publish(before)
+
+
 def test_more_requests_than_anybody_asks_for_are_refused(client, queue):
     statuses = [post(client).status_code for _ in range(101)]
     assert statuses == [202] * 100 + [429]
@@ -282,7 +326,7 @@ def test_more_requests_than_anybody_asks_for_are_refused(client, queue):
 
 @pytest.mark.parametrize(
     ("access", "status", "word"),
-    [(Access(), 403, "admin_token_file"), (Access(admin_token=TOKEN), 501, "streamcal maps")],
+    [(Access(), 403, "admin_token_file"), (Access(admin_token=TOKEN), 501, "streamcal run")],
 )
 def test_a_service_that_takes_no_requests_says_so(holder, access, status, word):
     app = application(sources_of(holder), access)

@@ -21,6 +21,7 @@ VALUES: dict[str, tuple[Any, Any]] = {
     "topics.outcomes": ("a", "b"),
     "topics.counts": ("a", "b"),
     "events.sample_rate": (1.0, 0.5),
+    "events.classes": ([], ["cat", "dog"]),
     "events.prediction.id": ("id", "payload.id"),
     "events.prediction.model": ("model", "m"),
     "events.prediction.time": ("ts", "at"),

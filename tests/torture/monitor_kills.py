@@ -17,8 +17,10 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -30,17 +32,25 @@ from torture.disturbed_streams import StreamPlan
 from torture.faulty_monitor import POINTS
 from torture.monitor_arena import Member, MonitorArena
 
-__all__ = ["BLOWS", "Crowd", "kill_again_and_again"]
+__all__ = ["BLOWS", "Crowd", "kill_again_and_again", "strike"]
 
 PATIENCE_S = 12.0
 """For a point to be reached; some are rare (maps), then the kill is at a random moment."""
 
 
-def kill_again_and_again(arena: MonitorArena, kills: int, draw: random.Random, share: float = 0.9) -> None:
-    """Feed `share` of the stream to one monitor after the other, each of which is killed; the last one lives."""
+def kills_anywhere(kills: int, draw: random.Random) -> list[str | None]:
+    """Where to kill: every fourth time at a random moment (None), else at points in turn."""
     points = [point for _ in range(kills // len(POINTS) + 1) for point in draw.sample(POINTS, len(POINTS))]
-    for number, point in enumerate(points[:kills]):
-        fault = {"at": point, "skip": int(draw.expovariate(1 / 3))} if number % 4 else None
+    return [point if number % 4 else None for number, point in enumerate(points[:kills])]
+
+
+def kill_again_and_again(
+    arena: MonitorArena, where: Sequence[str | None], draw: random.Random, share: float = 0.9
+) -> None:
+    """Feed `share` of the stream to one monitor after the other, each of which is killed; the last one lives."""
+    kills = len(where)
+    for number, point in enumerate(where):
+        fault = {"at": point, "skip": int(draw.expovariate(1 / 3))} if point else None
         victim = arena.member("one", fault)
         arena.feeder.send(share * (number + 1) / kills, 2.0)
         _await_blow(arena, victim, draw)
@@ -88,9 +98,20 @@ class Crowd:
     def settle(self) -> None:
         """As many members as at first, and all of the stream so far on its way."""
         self.arena.feeder.wait()
+        self._thin_out(self.size)
         while len(self.arena.alive) < self.size:
             self.arena.member()
         self.arena.check()
+
+    def _thin_out(self, most: int) -> None:
+        """Let members leave: one more than there are partitions would have no work."""
+        while len(self.arena.alive) > most:
+            self.left()
+
+    def _with_fault(self, fault: Mapping[str, Any]) -> Member:
+        """A member with a fault in it, in the place of another."""
+        self._thin_out(self.size - 1)
+        return self.arena.member(None, fault)
 
     def any(self) -> Member:
         """A member that has taken part."""
@@ -116,7 +137,8 @@ class Crowd:
 
     def left(self) -> None:
         """One leaves in order."""
-        victim = self.any()
+        victim = self.draw.choice(self.arena.alive)
+        wait_until(lambda: not victim.alive or victim.event("serving") is not None, 90)
         victim.expected = True
         assert victim.terminate() == 0, victim.errors
         assert victim.errors == ""
@@ -150,9 +172,9 @@ class Crowd:
 
     def died_in_mid_merge(self) -> None:
         """An aggregator dies with parts taken in of which nothing has followed."""
-        victim = self.arena.member(None, {"at": "merge after", "skip": 1})
+        victim = self._with_fault({"at": "merge after", "skip": 1})
         self._other_aggregators_leave(victim)
-        wait_until(lambda: not victim.alive or victim.fault is not None, 120)
+        self._await_fault(victim)
 
     def broker_stopped(self) -> None:
         """The broker is stopped and started."""
@@ -165,11 +187,20 @@ class Crowd:
         self.broker.start()
 
     def _stopped_at(self, point: str) -> None:
-        victim = self.arena.member(None, {"at": point, "skip": 1, "signal": "SIGSTOP"})
+        victim = self._with_fault({"at": point, "skip": 1, "signal": "SIGSTOP"})
         if point.startswith("decision"):
             self._other_aggregators_leave(victim)
-        wait_until(lambda: not victim.alive or victim.fault is not None, 120)
+        self._await_fault(victim)
         self._asleep(victim)
+
+    def _await_fault(self, victim: Member) -> None:
+        """Go on with the stream until the fault strikes: it may have come to its end before the victim had work."""
+        deadline = time.monotonic() + 120
+        while victim.alive and victim.fault is None:
+            assert time.monotonic() < deadline, f"not reached: {victim.path}"
+            self.arena.feeder.wait()
+            self.feed(0.01, 1.0)
+            time.sleep(0.2)
 
     def _other_aggregators_leave(self, heir: Member) -> None:
         """Let members that aggregate leave until `heir` does; the assignor goes by names we do not choose."""
@@ -190,7 +221,9 @@ class Crowd:
                 self.arena.member()
                 others = 1
             wait_until(lambda: self._members() <= others, 90)
-            self.arena.wait_work(timeout_s=60)
+            self.arena.feeder.wait()
+            self.feed(0.02, 1.0)
+            self.arena.wait_work(timeout_s=90)
         finally:
             victim.process.send_signal(signal.SIGCONT)
         wait_until(lambda: not victim.alive or self._members() > others, 90)
@@ -236,7 +269,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         with running_broker() as broker, tempfile.TemporaryDirectory(prefix="streamcal-torture-") as folder:
             if given.kills:
                 with MonitorArena(broker.bootstrap, Path(folder) / "kills", plan) as arena:
-                    kill_again_and_again(arena, given.kills, draw)
+                    kill_again_and_again(arena, kills_anywhere(given.kills, draw), draw)
                     _verdict(arena, labels)
             if given.blows:
                 with MonitorArena(broker.bootstrap, Path(folder) / "crowd", plan) as arena:
@@ -254,6 +287,8 @@ def _verdict(arena: MonitorArena, labels: str) -> None:
     print(f"{len(verdict.events)} events, labels {labels}: counts per pane and segment and counters equal the recount;")
     print("figures, alarms, evidence and maps equal those of an engine that nothing happened to")
     print("per pair:", {kind: round(share, 3) for kind, share in verdict.shares.items()})
+    told = Counter(line["event"] for member in arena.members for line in member.logged if line["level"] == "warning")
+    print("warned:", dict(told))
     print("hit:", dict(sorted(arena.hit.items())), flush=True)
 
 

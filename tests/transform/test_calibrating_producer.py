@@ -6,9 +6,12 @@ import json
 from typing import Any
 
 import pytest
+from raw_records import predictions
+from raw_records import raw as as_record
 
 from streamcal.maps.document import encode, new_document
 from streamcal.maps.families import Platt
+from streamcal.stream.classes import ClassSets
 from streamcal.transform import CalibratingProducer, CalibrationTransformer, MemorySource
 
 
@@ -92,3 +95,54 @@ def test_a_bad_score_is_refused_and_nothing_is_sent(recorded: Recorded) -> None:
     with CalibrationTransformer(mapped_source()) as transformer, pytest.raises(ValueError, match=r"1\.3"):
         CalibratingProducer(recorded, transformer).send(id="a", score=1.3, ts_ms=0)
     assert recorded.records == []
+
+
+def class_source() -> MemorySource:
+    source = MemorySource()
+    source.publish("pets/cat", encode(new_document("pets/cat", 4, Platt(0.6, -0.2), at_ms=0)))
+    return source
+
+
+def test_scores_of_several_classes_go_with_the_version_of_each_map_and_are_read_back_to_the_bit(
+    recorded: Recorded,
+) -> None:
+    raw = {"cat": 0.5, "dog": 0.25, "cow": 0.125}
+    with CalibrationTransformer(class_source()) as transformer:
+        producer = CalibratingProducer(recorded, transformer)
+        sent = producer.send_classes(
+            id=7, scores=raw, ts_ms=1_700_000_000_000, model="pets", segments={"country": "GB"}
+        )
+        producer.send_classes(id=8, scores=raw, ts_ms=1_700_000_000_000, model="pets", weight=2, extra={"scores": 1})
+    mapped = [Platt(0.6, -0.2).apply_one(0.5 / 0.875), 0.25 / 0.875, 0.125 / 0.875]
+    assert list(sent.scores.values()) == pytest.approx([p / sum(mapped) for p in mapped], rel=1e-14)
+    assert abs(sum(sent.scores.values()) - 1.0) < 1e-12
+    assert sent.map_versions == {"cat": 4, "dog": 0, "cow": 0}
+    assert (sent.handle, recorded.records[0][:2]) == (1, ("predictions", b"7"))
+    event = recorded.records[0][2]
+    assert event == {
+        "id": "7",
+        "ts": 1_700_000_000_000,
+        "raw_scores": raw,
+        "scores": sent.scores,
+        "map_versions": sent.map_versions,
+        "model": "pets",
+        "segments": {"country": "GB"},
+    }
+    assert (recorded.records[1][2]["scores"], recorded.records[1][2]["weight"]) == (sent.scores, 2)
+    batch = predictions(as_record(event), classes=ClassSets(of_model={"pets": ("cat", "dog", "cow")}))
+    assert batch.raw.tolist() == [0.5 / 0.875, 0.25 / 0.875, 0.125 / 0.875]
+    assert batch.served.tolist() == pytest.approx(list(sent.scores.values()), rel=1e-15)
+    assert batch.map_version.tolist() == [4, 0, 0]
+
+
+@pytest.mark.parametrize(
+    "scores", [{"cat": 0.5}, {"cat": 0.5, "dog": 1.1}, {"cat": 0, "dog": 0}, {"cat": 0.5, "cow": 0.5}]
+)
+def test_scores_that_are_no_prediction_of_the_classes_are_refused_before_anything_is_sent(
+    scores: dict[str, float], recorded: Recorded
+) -> None:
+    with CalibrationTransformer(class_source()) as transformer, pytest.raises(ValueError, match="score"):
+        CalibratingProducer(recorded, transformer).send_classes(
+            id=7, scores=scores, ts_ms=0, model="pets", classes=("cat", "dog")
+        )
+    assert not recorded.records

@@ -277,9 +277,10 @@ class KafkaMembership:
             )
 
     def _watch(self, *, progress: bool) -> None:
-        behind = not progress and any((self._lag(part) or 0) > 0 for part in self._next if part not in self._held_back)
-        if self._progress.stalled(progress=progress, behind=behind):
-            log.warning("behind without progress; the consumer is made anew", seconds=STALLED_S)
+        open_ = () if progress else [part for part in self._next if part not in self._held_back]
+        behind = {f"{part.topic}[{part.partition}]": lag for part in open_ if (lag := self._lag(part) or 0) > 0}
+        if self._progress.stalled(progress=progress, behind=bool(behind)):
+            log.warning("behind without progress; the consumer is made anew", seconds=STALLED_S, unread=behind)
             self._consumer.close(autocommit=False, timeout_ms=_COMMIT_MS)
             self.parts, self._next = frozenset(), {}
             self.generation += 1

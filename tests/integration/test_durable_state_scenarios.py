@@ -1,0 +1,209 @@
+"""What has gone wrong in other stream processors, replayed on a real broker; `docs/scenarios.md` is the list."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import msgspec
+import pytest
+from daemon_process import wait_until
+from kafka import KafkaProducer, TopicPartition
+from kafka.admin import KafkaAdminClient
+from kafka_broker import Broker
+from topic_dump import read_all
+from torture.disturbed_streams import StreamPlan
+from torture.monitor_arena import MonitorArena
+
+from streamcal.errors import BrokerError
+from streamcal.runtime.config_kafka import Kafka
+from streamcal.runtime.logs.kafka_clients import KafkaClients
+from streamcal.runtime.logs.kafka_membership import KafkaMembership
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+
+Topics = Callable[..., tuple[str, ...]]
+
+
+def admin_of(kafka: str) -> Any:
+    return KafkaAdminClient(bootstrap_servers=kafka)
+
+
+class Quiet:
+    """Nothing goes on beside reading."""
+
+    def check(self) -> None: ...
+    def sample(self, *_: object) -> None: ...
+    def said(self) -> dict[Any, str]:
+        return {}
+
+    def behind(self) -> frozenset[str]:
+        return frozenset()
+
+
+class Reader(threading.Thread):
+    """A member that reads whatever it is given, from where the last one came to."""
+
+    def __init__(self, kafka: str, group: str, topics: Mapping[str, str], reached: dict[Any, int]) -> None:
+        super().__init__()
+        quick = {"session_timeout_ms": 6000, "heartbeat_interval_ms": 300}
+        clients = KafkaClients(Kafka(bootstrap_servers=(kafka,), group_id=group, consumer=quick))
+        self._make: Callable[[], KafkaMembership] = lambda: KafkaMembership(
+            clients.group_consumer,
+            topics,
+            "earliest",
+            check=lambda _: None,
+            beside=Quiet(),
+            from_earliest=(),
+            group_id=group,
+            where=kafka,
+        )
+        self._reached = reached
+        self.leave = threading.Event()
+
+    def run(self) -> None:
+        membership, generation = self._make(), None
+        while not self.leave.is_set():
+            fetched = membership.poll(0.1)
+            if membership.generation != generation:
+                generation = membership.generation
+                for part in membership.parts:
+                    membership.open(part, self._reached.get(part))
+            for part, (_, following) in fetched.items():
+                self._reached[part] = max(following, self._reached.get(part, 0))
+            membership.commit({part: self._reached[part] for part in membership.parts if part in self._reached})
+        membership.close()
+
+
+def test_after_every_joining_and_leaving_all_partitions_are_read_on(kafka: str, topics: Topics) -> None:
+    names = dict(zip(("predictions", "outcomes"), topics("p", "o", partitions=3), strict=True))
+    group, draw, reached = f"group-{uuid4().hex[:10]}", random.Random(1), dict[Any, int]()
+    producer = KafkaProducer(bootstrap_servers=kafka, acks="all")
+    readers = [Reader(kafka, group, names, reached) for _ in range(2)]
+
+    def join() -> None:
+        readers.append(Reader(kafka, group, names, reached))
+        readers[-1].start()
+
+    def all_read() -> None:
+        sent = {(role, n): producer.send(name, b"-", partition=n) for role, name in names.items() for n in range(3)}
+        ends = {part: future.get(timeout=30).offset + 1 for part, future in sent.items()}
+        wait_until(lambda: all(reached.get(part, 0) >= end for part, end in ends.items()))
+
+    try:
+        for reader in readers:
+            reader.start()
+        for _ in range(20):
+            join()
+            all_read()
+            readers.pop(draw.randrange(len(readers))).leave.set()
+            all_read()
+    finally:
+        for reader in readers:
+            reader.leave.set()
+        for thread in threading.enumerate():
+            if isinstance(thread, Reader):
+                thread.join()
+        producer.close()
+
+
+@pytest.fixture
+def half_read(kafka: str, tmp_path: Path) -> Iterator[MonitorArena]:
+    """An arena whose only monitor has read half of the stream and was killed."""
+    with MonitorArena(kafka, tmp_path, StreamPlan(4_000, 2, seed=11)) as arena:
+        first = arena.member("one")
+        arena.feeder.send(0.5, 0.0)
+        arena.feeder.wait()
+        arena.wait_work()
+        first.kill()
+        yield arena
+
+
+def test_offsets_the_group_has_lost_change_nothing_for_the_state_decides(kafka: str, half_read: MonitorArena) -> None:
+    group = half_read.names["group"]
+    admin = admin_of(kafka)
+    try:
+        wait_until(lambda: not admin.describe_groups([group])[group]["members"])
+        admin.delete_groups([group])
+    finally:
+        admin.close()
+    assert half_read.position() == 0
+    half_read.member("two")
+    half_read.finish().check_all()
+
+
+def test_input_that_was_deleted_before_it_was_read_is_refused_with_what_is_there(
+    kafka: str, half_read: MonitorArena
+) -> None:
+    half_read.feeder.send(1.0, 0.0)
+    half_read.feeder.wait()
+    admin, part = admin_of(kafka), TopicPartition(half_read.names["o"], 1)
+    try:
+        end = admin.list_partition_offsets({part: "latest"})[part].offset
+        admin.delete_records({part: end - 3})
+    finally:
+        admin.close()
+    second = half_read.member("two")
+    second.expected = True
+    assert second.process.wait(timeout=90) == BrokerError.exit_code
+    assert f"{part.topic}[1] goes on at offset" in second.errors
+    assert f"the log holds {end - 3} to {end}" in second.errors
+    assert "streamcal state" in second.errors
+
+
+def test_a_commit_larger_than_a_record_goes_in_pieces_and_comes_back_whole(kafka: str, tmp_path: Path) -> None:
+    with MonitorArena(kafka, tmp_path, StreamPlan(40_000, 1, seed=12, gap_ms=100), sizes={}) as arena:
+        arena.config["kafka"] |= {"commit_interval": "5s"}
+        arena.config["kafka"]["consumer"] |= {"max_poll_records": 20_000}
+        arena.feeder.send(0.9, 0.0)
+        arena.feeder.wait()
+        first = arena.member("one")
+        arena.wait_work()
+        first.kill()
+        kinds = [msgspec.msgpack.decode(record.value) for record in read_all(kafka, arena.config["topics"]["state"])]
+        assert any(kind == "delta" and pieces > 1 for _, kind, _, _, _, pieces, *_ in kinds)
+        arena.member("one")
+        arena.finish().check_all()
+
+
+def test_a_broker_that_hangs_in_the_middle_of_a_commit_loses_and_repeats_nothing(
+    kafka_broker: Broker, tmp_path: Path
+) -> None:
+    pid = getattr(kafka_broker, "pid", None)
+    if pid is None:
+        pytest.skip("the process of the broker is not known")
+    with MonitorArena(kafka_broker.bootstrap, tmp_path, StreamPlan(4_000, 2, seed=13)) as arena:
+        arena.member("one")
+        arena.feeder.send(0.6, 3.0)
+        arena.wait_work()
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            threading.Event().wait(8.0)  # beyond the session, and many commits
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        arena.feeder.wait()
+        arena.finish().check_all()
+
+
+def test_without_records_a_monitor_hardly_uses_the_processor(kafka: str, tmp_path: Path) -> None:
+    with MonitorArena(kafka, tmp_path, StreamPlan(0, 4, seed=14)) as arena:
+        arena.config["kafka"] |= {"commit_interval": "1s"}
+        member = arena.member("one")
+        member.wait_ready()
+
+        def used_s() -> float:
+            fields = Path(f"/proc/{member.process.pid}/stat").read_text().rpartition(")")[2].split()
+            return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+        before, began = used_s(), time.monotonic()
+        threading.Event().wait(10.0)
+        share = (used_s() - before) / (time.monotonic() - began)
+        arena.stop()
+    assert share < 0.05
