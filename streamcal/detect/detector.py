@@ -106,8 +106,21 @@ class Detector:
         return self.state()
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Go on where `state` was taken; raises ValueError where another tolerance or pane length made it."""
-        vars(self).update(vars(Detector.from_state(self.settings, state)))
+        """Go on where `state` was taken; raises ValueError where another pane length made it.
+
+        Under another tolerance there are other bets, and what was won with the former ones says nothing of them: the
+        evidence begins again, alarms in force and what is known of phi stay.
+        """
+        held, rows = dict(state), len(state["log_m"])
+        other_bets = held["log_m"].shape[1] != len(self._bets)
+        if other_bets:
+            fresh = Detector(self.settings)
+            fresh._reserve(rows)
+            held["log_m"] = fresh.log_m[:rows]
+        detector = Detector.from_state(self.settings, held)
+        if other_bets:
+            detector.restart(np.arange(rows))
+        vars(self).update(vars(detector))
 
     def update(self, pane: int, series: Ints, counts: Ints) -> list[AlarmEvent]:
         """Weigh one sealed pane given densely; see `update_cells`.

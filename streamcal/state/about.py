@@ -109,7 +109,7 @@ CHANGES: Final[tuple[Rule, ...]] = (
     Rule("windows", "rebuild", "counts are kept in the panes, and for as long as the windows that were configured"),
     Rule("segments", "rebuild", "counts are kept by the segments, and stored in the chunks that were configured"),
     Rule("metrics", "allowed", "figures are made anew from the counts"),
-    Rule("alarms", "allowed", "evidence gathered stays, what is weighed from then on is weighed anew"),
+    Rule("alarms", "allowed", "evidence stays, and begins again under another tolerance; alarms in force stay"),
     Rule("refit", "allowed", "holds for attempts from then on; a longer fit window fills up"),
     Rule("maps", "allowed", "holds for documents from then on"),
     Rule("models.<name>", "allowed", "holds from then on"),

@@ -69,7 +69,9 @@ def refusal(error: KafkaError, where: str) -> BrokerError:
     return BrokerError(f"the broker refuses: {error}", where=where, hint=hint)
 
 
-def out_of_range(consumer: Any, error: OffsetOutOfRangeError, *, group_id: str, where: str) -> BrokerError:
+def out_of_range(
+    consumer: Any, error: OffsetOutOfRangeError, *, group_id: str, where: str, remedy: str | None = None
+) -> BrokerError:
     """What to say when the records that should follow are gone: which, and what the logs hold instead."""
     wanted: Mapping[Any, int] = error.args[0] if error.args and isinstance(error.args[0], Mapping) else {}
     parts = list(wanted)
@@ -80,7 +82,7 @@ def out_of_range(consumer: Any, error: OffsetOutOfRangeError, *, group_id: str, 
         told = {part: f"{text}, the log holds {first[part]} to {end[part]}" for part, text in told.items()}
     except KafkaError as unanswered:
         log.warning("the ends of the logs could not be asked for", error=str(unanswered))
-    hint = (
+    hint = remedy or (
         f"records were deleted before group {group_id!r} read them, or the topic was made anew; to accept the gap set "
         "the group's offsets with kafka-consumer-groups --reset-offsets --to-earliest, or set another kafka.group_id "
         "with kafka.start_from"

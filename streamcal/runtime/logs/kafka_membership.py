@@ -34,6 +34,9 @@ _COMMIT_MS: Final = 5_000
 _PAUSE_S: Final = 0.2
 """Pause after an error that comes back at once, so that trying again does not spin."""
 
+_GONE: Final = "accept the gap with `streamcal state accept-gap`, or begin anew with `streamcal state reset`"
+_MADE_ANEW: Final = "begin anew with `streamcal state reset`, or read the inputs again with `streamcal state rebuild`"
+
 log = structlog.get_logger(__name__)
 
 
@@ -223,7 +226,9 @@ class KafkaMembership:
         except NoOffsetForPartitionError:
             self._listener.moved = True  # parts that were never committed: settling pauses them
         except OffsetOutOfRangeError as error:
-            raise out_of_range(self._consumer, error, group_id=self._group_id, where=self._where) from error
+            raise out_of_range(
+                self._consumer, error, group_id=self._group_id, where=self._where, remedy=_GONE
+            ) from error
         except KafkaError as error:
             self._tolerate("poll failed; trying again", error)
             time.sleep(min(timeout_s, _PAUSE_S))
@@ -267,13 +272,11 @@ class KafkaMembership:
         first = self._consumer.beginning_offsets([part], timeout_ms=admin_timeout_ms)[part]
         end = self._consumer.end_offsets([part], timeout_ms=admin_timeout_ms)[part]
         if not first <= offset <= end:
-            accepted = "accept the gap with `streamcal state accept-gap`, or begin anew with `streamcal state reset`"
-            anew = "begin anew with `streamcal state reset`, or read the inputs again with `streamcal state rebuild`"
             raise BrokerError(
                 f"{part.topic}[{part.partition}] goes on at offset {offset}, the log holds {first} to {end}: records "
                 "that were not counted yet are gone",
                 where=self._where,
-                hint=anew if role == "counts" or offset > end else accepted,
+                hint=_MADE_ANEW if role == "counts" or offset > end else _GONE,
             )
 
     def _watch(self, *, progress: bool) -> None:
