@@ -47,7 +47,8 @@ class Daemon:
     def __init__(self, config: Mapping[str, Any], folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.path = folder / "config.yaml"
-        self.path.write_text(json.dumps({**config, "serve": {"port": 0}}), encoding="utf-8")
+        served = {"port": 0, **config.get("serve", {})}
+        self.path.write_text(json.dumps({**config, "serve": served}), encoding="utf-8")
         self._out, self._err = folder / "out.txt", folder / "err.txt"
         self._process: subprocess.Popen[bytes] | None = None
 

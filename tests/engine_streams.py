@@ -16,7 +16,8 @@ from streamcal.maps.families import Map
 from streamcal.maps.loop import LoopSettings
 from streamcal.runtime.logs.base import LogRecord
 from streamcal.settings import EngineSettings
-from streamcal.stats.aggregate import AggregateSettings, WindowSpec
+from streamcal.stats.aggregate import EVERYTHING, AggregateSettings, WindowSpec
+from streamcal.stats.cells import KINDS
 from streamcal.stream.classes import ClassSets
 from streamcal.stream.fields import OutcomeFields, PredictionFields
 from streamcal.stream.join import ModelRules
@@ -112,6 +113,17 @@ def slices(batch: Sequence[Event]) -> list[Slice]:
         records.setdefault(log, []).append(LogRecord(json.dumps(value).encode(), timestamp=timestamp))
         places.setdefault(log, []).append(place)
     return [Slice(*log, held, np.array(places[log])) for log, held in records.items()]
+
+
+def totals(machine: Engine) -> dict[tuple[str, ...], dict[int, list[int]]]:
+    """Counts by bin of everything read, by model, cut, segment and kind of score."""
+    found, series = {}, machine.aggregate.series
+    for (model, labels), numbers in series.published(machine.aggregate.alive(EVERYTHING)).items():
+        counts = machine.aggregate.by_series(EVERYTHING, np.array(numbers)).sum(axis=0)
+        for kind, name in enumerate(KINDS):
+            bins = {int(b): counts[kind, b].tolist() for b in np.flatnonzero(counts[kind].any(axis=1))}
+            found[machine.names.models[model], labels.cut, labels.segment, name] = bins
+    return found
 
 
 def over_confident(

@@ -11,14 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 from class_streams import CLASSES, MINUTE_MS, SETS, class_events
-from engine_streams import TOPIC, engine, slices
+from engine_streams import TOPIC, engine, slices, totals
 from recount import COUNTERS, Recount, recount
 from recount_classes import expand
 from recount_events import Event, Rules
 
 from streamcal.engine import Engine
 from streamcal.runtime.logs.base import LogRecord
-from streamcal.stats.aggregate import EVERYTHING
 from streamcal.stats.cells import KINDS
 from streamcal.stream.codec import OutcomeDecoder, PredictionDecoder
 from streamcal.stream.events import TOPICS, Names
@@ -39,16 +38,6 @@ RULES = Rules(
 
 def machine() -> Engine:
     return engine(RULES, (0, 1), refit={"mode": "off"}, keep_everything=True, classes=SETS)
-
-
-def totals(found: Engine) -> dict[tuple[str, ...], dict[int, list[int]]]:
-    series, result = found.aggregate.series, {}
-    for (model, labels), numbers in series.published(found.aggregate.alive(EVERYTHING)).items():
-        counts = found.aggregate.by_series(EVERYTHING, np.array(numbers)).sum(axis=0)
-        for kind, name in enumerate(KINDS):
-            bins = {int(b): counts[kind, b].tolist() for b in np.flatnonzero(counts[kind].any(axis=1))}
-            result[found.names.models[model], labels.cut, labels.segment, name] = bins
-    return result
 
 
 def expected(truth: Recount) -> dict[tuple[str, ...], dict[int, list[int]]]:

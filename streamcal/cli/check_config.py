@@ -114,6 +114,8 @@ def _model(model: ModelSettings) -> str:
     text = f"{model.name}: labels {model.labels} within {hours:g}h, refit {refit.mode}"
     if refit.mode != "off":
         text += f" every {refit.every} on {refit.fit_window} ({', '.join(refit.families)})"
+    if model.classes:
+        text += f", {len(model.classes)} classes ({', '.join(model.classes)})"
     return text + (", with a map of day 0" if model.prior is not None else "")
 
 

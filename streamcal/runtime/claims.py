@@ -15,7 +15,7 @@ from streamcal.stats.layout import LAYOUT_ID
 __all__ = ["about_of", "settings_of"]
 
 _SECTIONS: Final = ("topics", "events", "join", "windows", "segments")
-_BY_MODEL: Final = ("labels", "horizon")
+_BY_MODEL: Final = ("labels", "horizon", "classes")
 
 
 def about_of(config: Config, version: str, *, sources: int = 0, shards: int = 0) -> About:
@@ -52,7 +52,7 @@ def settings_of(config: Config) -> dict[str, Any]:
     found["segments.cuts"] = [list(cut) for cut in config.cut_list]
     for name in config.models:
         settings = config.model(name)
-        held = {"labels": settings.labels, "horizon": settings.horizon_ms}
+        held = {"labels": settings.labels, "horizon": settings.horizon_ms, "classes": list(settings.classes)}
         found |= {f"models.{name}.{key}": held[key] for key in _BY_MODEL}
     return found
 

@@ -53,6 +53,8 @@ class Group(Protocol):
         ------
         BrokerError
             Records from `offset` on have been deleted.
+        LogUnavailableError
+            It cannot be opened at present.
         """
         ...
 

@@ -7,7 +7,7 @@ Assumed is that
 
 - predictions come evenly in time, evenly over the segments of a cut, and evenly over the bins between the logits -6
   and 6, that is scores from .0025 to .9975 (a peaked score fills fewer cells, a more extreme one more);
-- every prediction gets a label, and weights are 1;
+- every prediction gets a label, and weights are 1; one of several classes is a row per class, and models take turns;
 - a prediction is remembered for twice its horizon, plus `out_of_order`, at full size, although what remains after the
   first horizon is a smaller mark; outcomes are remembered inside it;
 - a segment value never seen costs nothing: the number of segments is what the caller says, at most `max_segments` and
@@ -130,8 +130,13 @@ class Estimate:
 
 def estimate(config: Config, load: Load) -> Estimate:
     """Estimate series and state bytes of `config` under `load`; see the module for what is assumed."""
-    models = max(load.models, len(config.models), 1)
-    per_ms = load.predictions_per_second * config.events.sample_rate / 1000
+    named = [name for name in config.models if config.class_sets.parent(name) is None]
+    scored = max(load.models, len(named), 1)
+    # Each class is counted as a model; models not named have the usual ones.
+    usual = max(len(config.class_sets.usual), 1)
+    models = len(config.class_sets.counted(named)) + (scored - len(named)) * usual
+    # A prediction is one row per class; the models take turns.
+    per_ms = load.predictions_per_second * config.events.sample_rate / 1000 * models / scored
     segments = [_segments(config, load, cut) for cut in config.cut_list]
     series = models * sum(segments)
     remembered = math.ceil(per_ms * (2 * config.longest_horizon_ms + config.join.out_of_order.ms))

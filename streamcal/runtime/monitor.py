@@ -169,7 +169,7 @@ class Monitor:
     def _settle(self, aggregation: Aggregation) -> None:
         aggregation.settle(self._cluster.publish_maps, self._cluster.counts)
 
-    def _guarded(self, role: Part, act: Callable[[], None]) -> None:
+    def _guarded(self, role: Part, act: Callable[[], object]) -> None:
         """Do something a role may turn out not to be ours for; then it is dropped, to be claimed again."""
         try:
             act()
@@ -198,10 +198,11 @@ class Monitor:
         for role in (held | self._fenced.keys()) - wanted:
             self._drop(role)
             self._fenced.pop(role, None)
-        for number, task in self.tasks.items():
-            self._open_task(number, task)
-        for shard, aggregation in self.aggregations.items():
-            self._cluster.group.open((COUNTS, shard), aggregation.position)
+        for number, task in list(self.tasks.items()):
+            self._guarded(("task", number), partial(self._open_task, number, task))
+        for shard, aggregation in list(self.aggregations.items()):
+            part = (COUNTS, shard)
+            self._guarded(part, partial(self._cluster.group.open, part, aggregation.position))
         for role in sorted(wanted - held - self._fenced.keys()):
             self._begin(role)
         log.info(

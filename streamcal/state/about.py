@@ -114,6 +114,7 @@ CHANGES: Final[tuple[Rule, ...]] = (
     Rule("maps", "allowed", "holds for documents from then on"),
     Rule("models.<name>", "allowed", "holds from then on"),
     Rule("models.<name>.labels", "rebuild", "predictions have been released by the other rule"),
+    Rule("models.<name>.classes", "rebuild", "predictions remembered were taken apart into the classes it had"),
     Rule("models.<name>.horizon", "rebuild", "predictions have been released and forgotten by the other horizon"),
     Rule("serve", "allowed", "says where figures are served"),
     Rule("transform", "allowed", "belongs to another command"),
@@ -230,14 +231,17 @@ def _concerns(change: Change, models: Collection[str] | None) -> bool:
     parts = change.key.split(".")
     if parts[0] != "models":
         return models is None
-    return models is not None and ".".join(parts[1:-1]) in models
+    name = ".".join(parts[1:-1])
+    # A model of several classes is known by the names of its classes.
+    return models is not None and any(known == name or known.startswith(f"{name}/") for known in models)
 
 
 def _value(settings: Mapping[str, Any], key: str) -> Any:
     """What a claim says; of a model that has no settings of its own what holds for every model."""
     if key in settings or not key.startswith("models."):
         return settings.get(key)
-    return settings.get(f"join.{key.rpartition('.')[2]}")
+    setting = key.rpartition(".")[2]
+    return settings.get("events.classes" if setting == "classes" else f"join.{setting}")
 
 
 def _shown(value: Any) -> str:

@@ -14,13 +14,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streamcal.stream.values import hash_ids
 
-__all__ = ["ClassSets", "Classes", "class_model", "class_salts", "normalised", "normalised_rows"]
+__all__ = ["NO_CLASSES", "ClassSets", "Classes", "class_model", "class_salts", "normalised", "normalised_rows"]
 
 Classes = tuple[str, ...]
 """Names in the order in which scores are added up; empty: the model has one score."""
@@ -93,6 +94,10 @@ class ClassSets:
     def single_scores(self) -> bool:
         """Whether a model can have one score."""
         return not self.usual or not all(self.of_model.values())
+
+
+NO_CLASSES: Final = ClassSets()
+"""Every model has one score."""
 
 
 def class_salts(classes: Classes) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:

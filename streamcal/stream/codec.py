@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from streamcal.stream import values
 from streamcal.stream.class_outcomes import OutcomeClasses
 from streamcal.stream.class_predictions import PredictionClasses
-from streamcal.stream.classes import ClassSets
+from streamcal.stream.classes import NO_CLASSES, ClassSets
 from streamcal.stream.events import Names, OutcomeBatch, PredictionBatch, Record
 from streamcal.stream.fields import EventFilter, ModelFilter, OutcomeFields, PredictionFields, Scalar
 from streamcal.stream.formats import ValueFormat
@@ -37,8 +37,6 @@ __all__ = [
     "PredictionDecoder",
     "PredictionFields",
 ]
-
-NO_CLASSES: Final = ClassSets()
 
 DEFAULT_MODEL: Final = "default"
 """The name of the model a prediction belongs to when nothing names one."""

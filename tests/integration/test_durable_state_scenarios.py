@@ -16,7 +16,7 @@ import msgspec
 import pytest
 from daemon_process import wait_until
 from kafka import KafkaProducer, TopicPartition
-from kafka.admin import KafkaAdminClient
+from kafka.admin import KafkaAdminClient, OffsetSpec
 from kafka_broker import Broker
 from topic_dump import read_all
 from torture.disturbed_streams import StreamPlan
@@ -146,7 +146,7 @@ def test_input_that_was_deleted_before_it_was_read_is_refused_with_what_is_there
     half_read.feeder.wait()
     admin, part = admin_of(kafka), TopicPartition(half_read.names["o"], 1)
     try:
-        end = admin.list_partition_offsets({part: "latest"})[part].offset
+        end = admin.list_partition_offsets({part: OffsetSpec.LATEST})[part].offset
         admin.delete_records({part: end - 3})
     finally:
         admin.close()

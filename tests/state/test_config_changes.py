@@ -154,7 +154,7 @@ def test_every_key_of_the_configuration_has_a_rule() -> None:
 
 
 def test_every_rule_is_about_a_key_of_the_configuration() -> None:
-    keys = [*leaves(Config, ""), "models.<name>.labels", "models.<name>.horizon"]
+    keys = [*leaves(Config, ""), *(f"models.<name>.{key}" for key in ("labels", "horizon", "classes"))]
     for rule in CHANGES:
         if not rule.key.startswith("("):
             assert any(key == rule.key or key.startswith(f"{rule.key}.") for key in keys), rule.key
@@ -162,7 +162,7 @@ def test_every_rule_is_about_a_key_of_the_configuration() -> None:
 
 def test_a_claim_holds_exactly_the_settings_that_a_state_depends_on() -> None:
     held = settings_of(config({"models.ads.horizon": "7d"}))
-    assert set(held) == set(VALUES) | {"models.ads.horizon", "models.ads.labels"}
+    assert set(held) == set(VALUES) | {"models.ads.horizon", "models.ads.labels", "models.ads.classes"}
     assert all(rule_of(key).verdict != "allowed" for key in held)
 
 
@@ -221,3 +221,13 @@ def test_the_shipped_configuration_has_no_key_without_a_rule() -> None:
     for section, keys in tree.items():
         for key in keys or {}:
             assert rule_of(f"{section}.{key}").why
+
+
+def test_a_model_of_several_classes_is_known_by_the_names_of_its_classes() -> None:
+    before, after = (about_of(config({"models.pets.classes": held}), "v") for held in (["cat", "dog"], ["cat", "cow"]))
+    check_followed(before.to_bytes(), after.to_bytes(), models={"petshop", "ctr"})
+    with pytest.raises(ConfigChangeError, match=r"models\.pets\.classes"):
+        check_followed(before.to_bytes(), after.to_bytes(), models={"pets/cat", "pets/dog"})
+    usual = about_of(config({"events.classes": ["cat", "dog"]}), "v")
+    with pytest.raises(ConfigChangeError, match=r"events\.classes"):
+        check_followed(usual.to_bytes(), about_of(config({}), "v").to_bytes())

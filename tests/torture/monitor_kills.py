@@ -11,14 +11,16 @@ what must be true at the end.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import random
+import shutil
 import signal
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -266,7 +268,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for labels in given.labels or ("both", "positives_only"):
         plan = StreamPlan(given.pairs, 3, given.seed, gap_ms=200, horizon_ms=30 * 60_000, labels=labels)
         draw = random.Random(f"{given.seed} {labels}")
-        with running_broker() as broker, tempfile.TemporaryDirectory(prefix="streamcal-torture-") as folder:
+        with running_broker() as broker, kept_on_failure() as folder:
             if given.kills:
                 with MonitorArena(broker.bootstrap, Path(folder) / "kills", plan) as arena:
                     kill_again_and_again(arena, kills_anywhere(given.kills, draw), draw)
@@ -279,6 +281,18 @@ def main(argv: Sequence[str] | None = None) -> int:
                         strike(crowd, blow, 0.9 / given.blows)
                     _verdict(arena, labels)
     return 0
+
+
+@contextlib.contextmanager
+def kept_on_failure() -> Iterator[str]:
+    """A temporary folder that stays, with what the monitors logged, where something went wrong."""
+    folder = tempfile.mkdtemp(prefix="streamcal-torture-")
+    try:
+        yield folder
+    except BaseException:
+        print(f"logs are in {folder}", file=sys.stderr)
+        raise
+    shutil.rmtree(folder)
 
 
 def _verdict(arena: MonitorArena, labels: str) -> None:

@@ -27,6 +27,7 @@ from streamcal.runtime.cluster import Fetched, Part
 from streamcal.runtime.logs.kafka_clients import admin_timeout_ms
 from streamcal.runtime.logs.kafka_errors import Trouble, out_of_range, passes, refusal
 from streamcal.runtime.logs.kafka_progress import STALLED_S, ProgressWatch
+from streamcal.state.claimed_log import LogUnavailableError
 
 __all__ = ["Beside", "KafkaMembership"]
 
@@ -155,10 +156,9 @@ class KafkaMembership:
             self._consumer.resume(target)
             self._held_back.discard(target)
         except KafkaError as error:
-            # The assignment is moving under us: it will be opened again with the next one.
-            self._listener.moved = True
+            # The broker is away, or the assignment is moving under us.
             self._tolerate("a partition could not be opened; trying again", error)
-            return offset or 0
+            raise LogUnavailableError(f"{part[0]}[{part[1]}]: {error}") from error
         self._next[target] = at
         return at
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from streamcal.errors import ConfigError
 from streamcal.runtime.config import Config
 from streamcal.runtime.config_transform import host_instance
+from streamcal.stream.classes import ClassSets
 from streamcal.stream.fields import ModelFilter, PredictionFields
 from streamcal.transform.stream.rewrite import check_places
 
@@ -42,6 +43,7 @@ class Plan:
     dimensions: tuple[str, ...]
     filters: tuple[ModelFilter, ...]
     max_bytes: int
+    classes: ClassSets
 
 
 def make_plan(config: Config) -> Plan:
@@ -56,7 +58,8 @@ def make_plan(config: Config) -> Plan:
     fields = PredictionFields(**config.events.prediction.model_dump(exclude={"format"}))
     output = section.output or topics.predictions
     group_id = section.group_id or f"{config.kafka.group_id}-transform"
-    problems = [(f"events.prediction.{name}", text) for name, text in check_places(fields)]
+    classes = config.class_sets
+    problems = [(f"events.prediction.{name}", text) for name, text in check_places(fields, classes)]
     if (found := config.events.prediction_format) != "json":
         problems.append(("events.format", f"is {found}; transform rewrites JSON only"))
     problems += _topic_problems(config, output)
@@ -80,6 +83,7 @@ def make_plan(config: Config) -> Plan:
         dimensions=config.dimensions,
         filters=_filters(config),
         max_bytes=config.events.max_bytes,
+        classes=classes,
     )
 
 

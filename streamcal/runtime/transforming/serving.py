@@ -12,7 +12,7 @@ import contextlib
 import itertools
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import structlog
@@ -35,6 +35,7 @@ from streamcal.runtime.transforming.transaction import Outgoing, Transactions
 from streamcal.runtime.transforming.watchdog import Watchdog
 from streamcal.transform import CalibrationTransformer
 from streamcal.transform.stream.rewrite import REASONS, Rewriter
+from streamcal.transform.stream.rewrite_classes import ApplyClasses
 
 __all__ = ["serve"]
 
@@ -119,6 +120,19 @@ def _transformer(
     raise BrokerError(message, where=clients.servers, hint="check the broker and topics.maps")
 
 
+def _by_class(transformer: CalibrationTransformer) -> ApplyClasses:
+    """`transform_classes` of one prediction, whose answer is a mapping by class."""
+
+    def apply(
+        scores: Mapping[str, float], model: str, classes: Sequence[str], segments: Mapping[str, str] | None
+    ) -> tuple[Mapping[str, Any], Mapping[str, int]]:
+        served, versions = transformer.transform_classes(scores, model, classes, segments)
+        assert isinstance(served, dict)  # as the scores
+        return served, versions
+
+    return apply
+
+
 def _close(transformer: CalibrationTransformer, watchdog: Watchdog) -> None:
     with watchdog.over("leaving the maps topic"):
         transformer.close()
@@ -151,6 +165,8 @@ class _Serving:
             filters=plan.filters,
             default_model=DEFAULT_MODEL,
             max_bytes=plan.max_bytes,
+            classes=plan.classes,
+            apply_classes=_by_class(transformer) if plan.classes else None,
         )
         self.counts: Counter[str] = Counter()
         self.lag = 0

@@ -5,6 +5,7 @@
   only, so a prediction that was served before is served anew, never twice.
 - Model and segments are read as the monitor reads them: from the configured places, by the filters of models where the
   event names none, values normalised by the same rule.
+- A model of several classes has `scores`, `raw_scores` and `map_versions` in their place, each an object by class.
 - What cannot be served passes as it came, with the reason in a header (`UNSERVED`); a tombstone passes as it is.
 """
 
@@ -16,12 +17,14 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from streamcal.stream import values
+from streamcal.stream.classes import NO_CLASSES, ClassSets
 from streamcal.stream.events import Record
 from streamcal.stream.fields import ModelFilter, PredictionFields, Scalar
 from streamcal.stream.schema import UNREADABLE
 from streamcal.stream.slots import comparable
 from streamcal.transform.status import NO_MAP
 from streamcal.transform.stream.opened import Headers, MalformedError, Opened, Place
+from streamcal.transform.stream.rewrite_classes import ApplyClasses, ClassRewriter, UnservedError
 
 __all__ = ["OUTCOMES", "REASONS", "UNSERVED", "Apply", "Rewriter", "Rewritten", "check_places"]
 
@@ -64,15 +67,20 @@ class Rewritten(NamedTuple):
     outcome: str
 
 
-class _UnservedError(Exception):
-    """Carries one of `REASONS`."""
+_SINGLE: Final = ("score", "raw_score", "map_version")
+_BY_CLASS: Final = ("scores", "raw_scores", "map_versions")
 
 
-def check_places(fields: PredictionFields) -> list[tuple[str, str]]:
+def check_places(fields: PredictionFields, sets: ClassSets = NO_CLASSES) -> list[tuple[str, str]]:
     """What keeps predictions with these fields from being rewritten: pairs of field and what is wrong with it."""
+    kinds = [_SINGLE] * sets.single_scores + [_BY_CLASS] * bool(sets)
+    return [problem for names in kinds for problem in _problems(fields, names)]
+
+
+def _problems(fields: PredictionFields, names: Sequence[str]) -> list[tuple[str, str]]:
     problems = []
     seen: dict[str, str] = {}
-    for name in ("score", "raw_score", "map_version"):
+    for name in names:
         path = getattr(fields, name)
         if path is None:
             problems.append((name, "must name a field or $header.NAME: it is written here"))
@@ -100,6 +108,10 @@ class Rewriter:
     default_model : str
     max_bytes : int
         Longest value written.
+    classes : ClassSets
+        Models of several classes.
+    apply_classes : ApplyClasses or None
+        Needed where a model has classes.
 
     Raises
     ------
@@ -116,12 +128,15 @@ class Rewriter:
         filters: Sequence[ModelFilter] = (),
         default_model: str = "default",
         max_bytes: int,
+        classes: ClassSets = NO_CLASSES,
+        apply_classes: ApplyClasses | None = None,
     ) -> None:
-        assert fields.raw_score is not None, "checked by check_places"
-        assert fields.map_version is not None, "checked by check_places"
+        # Where a place is None nothing is read or written there: `check_places`.
         self._score = Place.parse(fields.score)
-        self._raw = Place.parse(fields.raw_score)
-        self._version = Place.parse(fields.map_version)
+        self._raw = Place.parse(fields.raw_score or "raw_score")
+        self._version = Place.parse(fields.map_version or "map_version")
+        self._sets = classes
+        self._by_class = None if apply_classes is None else ClassRewriter(fields, apply_classes)
         self._model = None if fields.model is None else Place.parse(fields.model)
         self._segments = _segments_reader(fields.segments, frozenset(dimensions))
         self._filters = [(Place.parse(f.path), f.model, comparable(f.path, f.equals)) for f in filters]
@@ -137,24 +152,34 @@ class Rewriter:
             return self._serve(record, len(record.value))
         except MalformedError:
             reason = "malformed"
-        except _UnservedError as unserved:
+        except UnservedError as unserved:
             reason = str(unserved)
         return Rewritten(record.value, [*record.headers, (UNSERVED, reason.encode())], reason)
 
     def _serve(self, record: Record, size: int) -> Rewritten:
         if size > self._max_bytes:
-            raise _UnservedError("too_large")
+            raise UnservedError("too_large")
         opened = Opened(record)
         model, segments = self._named(opened), self._segments(opened)
+        mapped = self._write_scores(opened, model, segments)
+        value = opened.close()
+        if len(value) > self._max_bytes:
+            raise UnservedError("too_large")
+        return Rewritten(value, opened.headers, SERVED if mapped else UNMAPPED)
+
+    def _write_scores(self, opened: Opened, model: str, segments: Mapping[str, str] | None) -> bool:
+        """Write what is served; whether a map was applied."""
+        if self._by_class is not None:
+            if self._sets.parent(model) is not None:
+                raise MalformedError(f"{model} is the name of a class")
+            if classes := self._sets.of(model):
+                return self._by_class.serve(opened, model, classes, segments)
         text, score = self._raw_score(opened)
         served, version = self._apply(score, model, segments)
         opened.put(self._score, _ENCODE(float(served)))
         opened.put(self._raw, text)
         opened.put(self._version, b"%d" % version)
-        value = opened.close()
-        if len(value) > self._max_bytes:
-            raise _UnservedError("too_large")
-        return Rewritten(value, opened.headers, UNMAPPED if version == NO_MAP else SERVED)
+        return version != NO_MAP
 
     def _named(self, opened: Opened) -> str:
         name = "" if self._model is None else values.model_name(opened.value(self._model))
@@ -173,14 +198,14 @@ class Rewriter:
         text = opened.text(self._raw)
         if text is None:
             if opened.text(self._version) is not None:
-                raise _UnservedError("without_raw")
+                raise UnservedError("without_raw")
             text = opened.text(self._score)
         if text is None:
-            raise _UnservedError("bad_score")
+            raise UnservedError("bad_score")
         try:
             score: float = _SCORE(text)
         except UNREADABLE as error:
-            raise _UnservedError("bad_score") from error
+            raise UnservedError("bad_score") from error
         return bytes(text), min(max(score, 0.0), 1.0)
 
 
