@@ -16,8 +16,8 @@ from streamcal.stream.events import TOPICS
 
 __all__ = ["AHEAD_BYTES", "BackPressure", "waiting"]
 
-AHEAD_BYTES: Final = 64 * 2**20
-"""Of a task: some 600,000 predictions, seconds of work, and little beside the process itself."""
+AHEAD_BYTES: Final = 32 * 2**20
+"""Of a task: some 300,000 predictions, seconds of work, and little beside the process itself."""
 
 
 def waiting(
