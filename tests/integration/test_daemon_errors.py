@@ -12,7 +12,9 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
+from daemon_process import Daemon
+from event_streams import produce_events
+from kafka import TopicPartition
 from kafka.admin import KafkaAdminClient
 from kafka_settings import free_ports
 
@@ -94,17 +96,30 @@ def test_a_port_in_use_ends_the_start_before_the_group_is_joined(kafka: str, top
     assert content["kafka"]["group_id"] not in groups
 
 
-def test_an_offset_that_is_gone_is_named_with_what_is_there(kafka: str, topics: Topics, tmp_path: Path) -> None:
+def test_records_deleted_before_they_were_counted_are_named_with_what_is_there(
+    kafka: str, topics: Topics, tmp_path: Path
+) -> None:
     predictions, outcomes = topics("predictions", "outcomes")
     content = config(kafka, predictions, outcomes)
-    consumer = KafkaConsumer(bootstrap_servers=kafka, group_id=content["kafka"]["group_id"], enable_auto_commit=False)
-    consumer.assign([TopicPartition(predictions, 0)])
-    consumer.commit({TopicPartition(predictions, 0): OffsetAndMetadata(1234, "", -1)})
-    consumer.close()
+    names, part = {"p": predictions, "o": outcomes}, TopicPartition(predictions, 0)
+
+    def produce(first: int) -> None:
+        made = [{"id": f"i{n}", "ts": 1_700_000_000_000 + n, "score": 0.5} for n in range(first, first + 10)]
+        outcome = {"id": f"i{first}", "ts": 1_700_000_000_000 + first, "label": 1}
+        produce_events(kafka, names, [*(("p", 0, value, None) for value in made), ("o", 0, outcome, None)])
+
+    produce(0)
+    with Daemon(content, tmp_path / "first") as daemon:
+        daemon.wait_counted()
+        assert daemon.terminate() == 0
+    produce(10)
+    admin = KafkaAdminClient(bootstrap_servers=kafka)
+    admin.delete_records({part: 15})
+    admin.close()
     code, said = run(content, tmp_path)
     assert code == BrokerError.exit_code
-    assert f"{predictions}[0] goes on at 1234, the log holds 0 to 0" in said
-    assert "kafka-consumer-groups" in said
+    assert f"{predictions}[0] goes on at offset 10, the log holds 15 to 20" in said
+    assert "streamcal state accept-gap" in said
 
 
 def test_a_partition_added_later_stops_the_work(kafka: str, topics: Topics, tmp_path: Path) -> None:

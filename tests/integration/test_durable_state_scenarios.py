@@ -26,6 +26,7 @@ from streamcal.errors import BrokerError
 from streamcal.runtime.config_kafka import Kafka
 from streamcal.runtime.logs.kafka_clients import KafkaClients
 from streamcal.runtime.logs.kafka_membership import KafkaMembership
+from streamcal.state.claimed_log import LogUnavailableError
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
@@ -51,11 +52,13 @@ class Quiet:
 class Reader(threading.Thread):
     """A member that reads whatever it is given, from where the last one came to."""
 
-    def __init__(self, kafka: str, group: str, topics: Mapping[str, str], reached: dict[Any, int]) -> None:
+    def __init__(
+        self, kafka: str, group: str, topics: Mapping[str, str], reached: dict[Any, int], **options: int
+    ) -> None:
         super().__init__()
-        quick = {"session_timeout_ms": 6000, "heartbeat_interval_ms": 300}
+        quick = {"session_timeout_ms": 6000, "heartbeat_interval_ms": 300, **options}
         clients = KafkaClients(Kafka(bootstrap_servers=(kafka,), group_id=group, consumer=quick))
-        self._make: Callable[[], KafkaMembership] = lambda: KafkaMembership(
+        self.membership: Callable[[], KafkaMembership] = lambda: KafkaMembership(
             clients.group_consumer,
             topics,
             "earliest",
@@ -69,7 +72,7 @@ class Reader(threading.Thread):
         self.leave = threading.Event()
 
     def run(self) -> None:
-        membership, generation = self._make(), None
+        membership, generation = self.membership(), None
         while not self.leave.is_set():
             fetched = membership.poll(0.1)
             if membership.generation != generation:
@@ -112,6 +115,48 @@ def test_after_every_joining_and_leaving_all_partitions_are_read_on(kafka: str, 
             if isinstance(thread, Reader):
                 thread.join()
         producer.close()
+
+
+def test_a_partition_that_was_held_back_in_the_middle_of_a_fetch_is_read_on(kafka: str, topics: Topics) -> None:
+    names = dict(zip(("predictions", "outcomes"), topics("p", "o"), strict=True))
+    producer = KafkaProducer(bootstrap_servers=kafka, acks="all", linger_ms=50)
+    for name, count in ((names["predictions"], 100), (names["outcomes"], 10)):
+        for _ in range(count):
+            producer.send(name, b"-", partition=0)
+    producer.close()
+    reading = Reader(kafka, f"group-{uuid4().hex[:10]}", names, {}, max_poll_records=7)
+    membership, held, read = reading.membership(), ("predictions", 0), dict[Any, int]()
+
+    def poll_until(holds: Callable[[], bool], timeout_s: float = 60.0) -> None:
+        def once() -> bool:
+            for part, (_, following) in membership.poll(0.1).items():
+                read[part] = following
+            return holds()
+
+        wait_until(once, timeout_s)
+
+    try:
+        poll_until(lambda: bool(membership.parts))
+        membership.open(held, 0)
+        poll_until(lambda: bool(read))
+        assert read[held] < 100
+        membership.pause([held], paused=True)
+        membership.open(("outcomes", 0), 0)
+        poll_until(lambda: read.get(("outcomes", 0)) == 10)
+        membership.pause([held], paused=False)
+        poll_until(lambda: read[held] == 100, 20)
+    finally:
+        membership.close()
+
+
+def test_a_partition_that_is_not_ours_any_more_is_no_mistake_of_ours(kafka: str, topics: Topics) -> None:
+    names = dict(zip(("predictions", "outcomes"), topics("p", "o"), strict=True))
+    membership = Reader(kafka, f"group-{uuid4().hex[:10]}", names, {}).membership()
+    try:
+        with pytest.raises(LogUnavailableError, match="Unassigned partition"):
+            membership.open(("predictions", 0), 0)  # nothing was assigned yet
+    finally:
+        membership.close()
 
 
 @pytest.fixture

@@ -24,6 +24,7 @@ from kafka.errors import IllegalStateError, KafkaError, NoOffsetForPartitionErro
 
 from streamcal.errors import BrokerError
 from streamcal.runtime.cluster import Fetched, Part
+from streamcal.runtime.logs.kafka_client_faults import seek, take_up_parked
 from streamcal.runtime.logs.kafka_clients import admin_timeout_ms
 from streamcal.runtime.logs.kafka_errors import Trouble, out_of_range, passes, refusal
 from streamcal.runtime.logs.kafka_progress import STALLED_S, ProgressWatch
@@ -152,7 +153,7 @@ class KafkaMembership:
             at = self._first(target, part[0]) if offset is None else offset
             if offset is not None:
                 self._check_kept(target, part[0], offset)
-            self._consumer.seek(target, at)
+            seek(self._consumer, target, at)
             self._consumer.resume(target)
             self._held_back.discard(target)
         except KafkaError as error:
@@ -221,6 +222,7 @@ class KafkaMembership:
         return self._role[part.topic], part.partition
 
     def _fetch(self, timeout_s: float) -> Mapping[Any, list[Any]]:
+        take_up_parked(self._consumer)
         try:
             fetched: Mapping[Any, list[Any]] = self._consumer.poll(timeout_ms=int(timeout_s * 1000))
         except NoOffsetForPartitionError:
@@ -244,7 +246,7 @@ class KafkaMembership:
             assigned = self._consumer.assignment()
             for part in assigned:
                 # A position of any kind, so that the client does not ask the group for one; nothing is read from it.
-                self._consumer.seek(part, 0)
+                seek(self._consumer, part, 0)
             if assigned:
                 self._consumer.pause(*assigned)
         except KafkaError as error:

@@ -1,0 +1,36 @@
+"""What the client (kafka-python 3.0.12) does otherwise than it says, set right in one place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafka.errors import IllegalStateError
+
+__all__ = ["seek", "take_up_parked"]
+
+
+def seek(consumer: Any, part: Any, offset: int) -> None:
+    """Read a part from `offset` on.
+
+    Raises
+    ------
+    IllegalStateError
+        The part is not ours any more. The client raises that everywhere else, and here a ValueError, which would look
+        like a mistake of ours and is none: a member that was put out of its group loses its parts at any moment.
+    """
+    try:
+        consumer.seek(part, offset)
+    except ValueError as error:
+        raise IllegalStateError(str(error)) from error
+
+
+def take_up_parked(consumer: Any) -> None:
+    """Let records that were parked while their part was paused be read; call it before each poll.
+
+    The client parks what is left of a fetch when its part is paused, and takes it up once the part is resumed, but only
+    where its slot for the records in line is None. A fetch that was read to its end stays in that slot; then the part
+    is neither read nor fetched until more comes from elsewhere, and without that never.
+    """
+    fetcher = getattr(consumer, "_fetcher", None)
+    if fetcher is not None and not getattr(fetcher, "_next_partition_records", None):
+        fetcher._next_partition_records = None  # noqa: SLF001, there is no other way to it
