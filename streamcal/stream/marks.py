@@ -46,7 +46,8 @@ class Marks(KeyedRows):
         """Take up what `dump_state` wrote."""
         super().load_state(state)
         self._due.load_state(state["due"])
-        self._rules.know(int(self.columns["model"].max(initial=-1)))
+        # Live rows alone: of the others nothing is known, not even a model where there never was one.
+        self._rules.know(int(self.columns["model"][self.live()].max(initial=-1)))
 
     def put(
         self,

@@ -77,7 +77,8 @@ class RememberedPredictions(KeyedRows):
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Take up what `dump_state` wrote."""
         super().load_state(state)
-        self._rules.know(int(self.columns["model"].max(initial=-1)))
+        # Live rows alone: of the others nothing is known, not even a model where there never was one.
+        self._rules.know(int(self.columns["model"][self.live()].max(initial=-1)))
 
     def take_changes(self) -> list[RowChanges]:
         """The row changes since the last call."""
