@@ -7,7 +7,7 @@ raises `problems_below`; `streamcal.runtime.config_problems` unfolds it again.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -41,7 +41,6 @@ __all__ = [
     "can_be_read",
     "empty_if_null",
     "field_path",
-    "only",
     "problems_below",
 ]
 
@@ -51,17 +50,6 @@ PROBLEMS_BELOW: Final = "problems_below"
 def problems_below(problems: Iterable[tuple[str, str]]) -> PydanticCustomError:
     """The error for (key below the validated one, what is wrong); an empty key is the validated one itself."""
     return PydanticCustomError(PROBLEMS_BELOW, "several problems", {"problems": tuple(problems)})
-
-
-def only(value: Any) -> Callable[[Any], Any]:
-    """Validator of a key whose other values mean something this release does not do: said, not ignored."""
-
-    def check(given: Any) -> Any:
-        if given != value:
-            raise ValueError("is not available yet; leave the key out")
-        return given
-
-    return check
 
 
 def empty_if_null(value: Any) -> Any:
