@@ -48,7 +48,7 @@ def inspect(
     from streamcal.runtime.state_tools.inspect import inspect_state
 
     with _opened(settings) as store:
-        report = inspect_state(store, *_readers(settings), about=_about(settings))
+        report = inspect_state(store, *_readers(settings), about=_about(settings, store))
     if as_json:
         typer.echo(json.dumps(report.to_json(), indent=2, sort_keys=True))
         return
@@ -124,7 +124,7 @@ def accept_gap(config: ConfigOption = None, yes: YesOption = False, force: Force
             typer.echo("nothing is missing: every state goes on with a record that is kept")
             return
         _make_sure(store, "accept it", yes=yes, force=force)
-        accept_gaps(store, sources, counts, _about(settings))
+        accept_gaps(store, sources, counts, _about(settings, store))
     typer.echo("accepted; streamcal_windows_incomplete names the partitions until the gap has left the longest window")
 
 
@@ -145,7 +145,7 @@ def _begin_anew(settings: Config, start: str | None, where: str, *, yes: bool, f
         )
         _make_sure(store, "do it", yes=yes, force=force)
         begin: Begin = {} if start is None else begin_at(store, at_ms)
-        done = void(store, _about(settings), begin)
+        done = void(store, _about(settings, store), begin)
     typer.echo(f"done: {done.sources + done.shards} states void, {done.taken_back:,} counts taken back")
     for number, offsets in sorted(done.begin.items()):
         typer.echo(f"  partition {number}: " + ", ".join(f"{topic} from {at}" for topic, at in offsets.items()))
@@ -207,11 +207,11 @@ def _readers(settings: Config) -> tuple[EngineSettings, SourceSettings, CountSet
     return engine, source_settings(engine), count_settings(engine)
 
 
-def _about(settings: Config) -> bytes:
+def _about(settings: Config, store: KafkaStateStore) -> bytes:
     from streamcal import __version__
     from streamcal.runtime.claims import about_of
 
-    return about_of(settings, __version__).to_bytes()
+    return about_of(settings, __version__, sources=store.sources, shards=store.shards).to_bytes()
 
 
 def _print_source(source: SourceReport) -> None:
