@@ -54,8 +54,8 @@ def _no_fence(patch: pytest.MonkeyPatch) -> None:
 
 
 def _adding_instead_of_replacing(patch: pytest.MonkeyPatch) -> None:
-    apply = Merge._apply
-    patch.setattr(Merge, "_apply", lambda merge, key, part, held: apply(merge, key, part, None))
+    note = Merge._note
+    patch.setattr(Merge, "_note", lambda merge, key, part, held: note(merge, key, part, None))
 
 
 def _version_by_offset(patch: pytest.MonkeyPatch) -> None:
@@ -172,6 +172,8 @@ def test_a_mutant_is_caught(mutant: str) -> None:
     for seed in range(WITHIN):
         try:
             found, _ = differences(seed)
+        except TypeError:  # the mutant does not fit the code any more
+            raise
         except Exception as error:  # a broken promise inside is a catch, too
             found = [repr(error)]
         if found:

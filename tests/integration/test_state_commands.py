@@ -55,6 +55,12 @@ def state(daemon: Daemon, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
 
 
+def wait_read(daemon: Daemon, last_ms: int) -> None:
+    """Wait until every log has been read up to its event at `last_ms`."""
+    daemon.wait_ready()
+    daemon.wait_watermarks(2, last_ms - MINUTE_MS)
+
+
 def counted(daemon: Daemon) -> dict[str, float]:
     samples = daemon.samples()
     return {name: sum(v for (metric, _), v in samples.items() if metric == name) for name in COUNTED}
@@ -80,7 +86,7 @@ def test_a_state_is_shown_written_out_reset_and_rebuilt(kafka: str, names: dict[
     config = config_of(kafka, names)
     truth = expected(recount(events, RULES))
     with Daemon(config, tmp_path / "first") as daemon:
-        daemon.wait_watermarks(2, START_MS + 10 * DAY_MS - MINUTE_MS)
+        wait_read(daemon, START_MS + 10 * DAY_MS)
         assert counted(daemon) == truth
         report = json.loads(state(daemon, "inspect", "--json").stdout)
         assert report["members"] == 1
@@ -122,20 +128,20 @@ def test_a_state_is_shown_written_out_reset_and_rebuilt(kafka: str, names: dict[
     done = state(daemon, "rebuild", "--from", "earliest", "--yes")
     assert done.returncode == 0, done.stderr
     with Daemon(config, tmp_path / "second") as daemon:
-        daemon.wait_watermarks(2, START_MS + 10 * DAY_MS - MINUTE_MS)
+        wait_read(daemon, START_MS + 10 * DAY_MS)
         assert counted(daemon) == truth
         assert daemon.terminate() == 0
     assert state(daemon, "rebuild", "--from", "yesterday", "--yes").returncode == 2
 
 
 def test_a_gap_is_refused_accepted_and_shown(kafka: str, names: dict[str, str], tmp_path: Path) -> None:
-    first, second = random_events(300, 2, seed=22), random_events(300, 2, seed=23, first=300)
+    first = [*random_events(300, 2, seed=22), *closing_events(2, START_MS + 700 * MINUTE_MS)]
+    second = random_events(300, 2, seed=23, first=800)
     closing = closing_events(2, START_MS + 10 * DAY_MS)
     config = config_of(kafka, names)
     produce_events(kafka, names, first)
     with Daemon(config, tmp_path / "first") as daemon:
-        daemon.wait_counted()
-        wait_until(lambda: all_read(daemon))
+        wait_read(daemon, START_MS + 700 * MINUTE_MS)
         assert daemon.terminate() == 0
     produce_events(kafka, names, [*second, *closing])
     at = sum(event[:2] == ("p", 1) for event in first)
@@ -151,7 +157,7 @@ def test_a_gap_is_refused_accepted_and_shown(kafka: str, names: dict[str, str], 
     assert f"predictions[1]: offsets {at} to {at + 24} are gone, 25 records that were not counted" in done.stdout
     assert state(daemon, "accept-gap", "--yes").returncode == 0
     with Daemon(config, tmp_path / "third") as daemon:
-        daemon.wait_watermarks(2, START_MS + 10 * DAY_MS - MINUTE_MS)
+        wait_read(daemon, START_MS + 10 * DAY_MS)
         place = iter(range(10**6))
         kept = [
             event for event in [*first, *second, *closing] if event[:2] != ("p", 1) or not at <= next(place) < at + 25
@@ -163,11 +169,6 @@ def test_a_gap_is_refused_accepted_and_shown(kafka: str, names: dict[str, str], 
     assert "nothing is missing" in state(daemon, "accept-gap", "--yes").stdout
 
 
-def all_read(daemon: Daemon) -> bool:
-    lag = [value for (name, _), value in daemon.samples().items() if name == "streamcal_consumer_lag"]
-    return lag == [0.0] * 5  # two partitions of both topics, and the counts
-
-
 def test_what_the_state_cannot_follow_is_refused_with_the_remedy(
     kafka: str, names: dict[str, str], tmp_path: Path
 ) -> None:
@@ -176,14 +177,14 @@ def test_what_the_state_cannot_follow_is_refused_with_the_remedy(
     config = config_of(kafka, names)
     truth = expected(recount(events, RULES))
     with Daemon(config, tmp_path / "first") as daemon:
-        daemon.wait_watermarks(2, START_MS + 10 * DAY_MS - MINUTE_MS)
+        wait_read(daemon, START_MS + 10 * DAY_MS)
         assert daemon.terminate() == 0
     with Daemon({**config, "join": {**config["join"], "horizon": "30m"}}, tmp_path / "second") as daemon:
         said = refused(daemon, 2)
     assert "join.horizon: 3600000 before, 1800000 now" in said
     assert "streamcal state rebuild" in said
     with Daemon(config, tmp_path / "third") as daemon:
-        daemon.wait_watermarks(2, START_MS + 10 * DAY_MS - MINUTE_MS)
+        wait_read(daemon, START_MS + 10 * DAY_MS)
         assert counted(daemon) == truth
         assert daemon.terminate() == 0
     admin = KafkaAdminClient(bootstrap_servers=kafka)
@@ -195,7 +196,7 @@ def test_what_the_state_cannot_follow_is_refused_with_the_remedy(
     done = state(daemon, "reset", "--yes")
     assert done.returncode == 0, done.stderr
     with Daemon(config, tmp_path / "fifth") as daemon:
-        daemon.wait_watermarks(2, START_MS + 10 * DAY_MS - MINUTE_MS)
+        wait_read(daemon, START_MS + 10 * DAY_MS)
         assert counted(daemon) == truth
         assert daemon.terminate() == 0
 
@@ -219,6 +220,8 @@ def test_a_silent_partition_follows_one_that_another_process_reads(
         return min(found) if len(found) == 4 else 0.0
 
     with Daemon(config, tmp_path / "one") as one, Daemon(config, tmp_path / "two") as two:
+        one.wait_ready()
+        two.wait_ready()
         wait_until(lambda: sorted(assigned(one) + assigned(two)) == [0, 1] and len(assigned(one)) == 1)
         produce_events(kafka, names, closing_events(2, START_MS))
         sent = iter(range(1, 1000))
