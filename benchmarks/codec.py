@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from streamcal.stream.classes import ClassSets
 from streamcal.stream.codec import OutcomeDecoder, PredictionDecoder
 from streamcal.stream.events import Names
 from streamcal.stream.fields import OutcomeFields, PredictionFields
@@ -54,6 +55,21 @@ def prediction(draw: random.Random, at_ms: int) -> dict[str, Any]:
     segments = {"country": draw.choice(("GB", "DE", "FR", "US")), "device": draw.choice(("ios", "android", "web"))}
     text = f"{draw.getrandbits(128):032x}"
     return {"id": text, "ts": at_ms, "score": draw.random(), "model": "ctr", "segments": segments, "shard": "eu-7"}
+
+
+CLASSES = tuple(f"class-{i}" for i in range(10))
+
+
+def by_class(draw: random.Random, at_ms: int) -> dict[str, Any]:
+    """One prediction as above, with scores of ten classes."""
+    event = prediction(draw, at_ms)
+    del event["score"]
+    return event | {"scores": {name: draw.random() for name in CLASSES}}
+
+
+def class_label(draw: random.Random, at_ms: int) -> dict[str, Any]:
+    """One outcome as below, whose label is a class."""
+    return outcome(draw, at_ms) | {"label": draw.choice(CLASSES), "model": "ctr"}
 
 
 def outcome(draw: random.Random, at_ms: int) -> dict[str, Any]:
@@ -102,6 +118,18 @@ def main() -> None:
             PredictionDecoder(PredictionFields(), names, **LIMITS, fast=fast).decode,
         )  # type: ignore[arg-type]
         report("outcomes", messages(outcome), OutcomeDecoder(OutcomeFields(), names, **LIMITS, fast=fast).decode)  # type: ignore[arg-type]
+    print("--- ten classes: ten rows a message")
+    sets, names = ClassSets(usual=CLASSES), Names(("country", "device"))
+    report(
+        "predictions",
+        messages(by_class),
+        PredictionDecoder(PredictionFields(), names, **LIMITS, classes=sets).decode,  # type: ignore[arg-type]
+    )
+    report(
+        "outcomes",
+        messages(class_label),
+        OutcomeDecoder(OutcomeFields(), names, **LIMITS, classes=sets).decode,  # type: ignore[arg-type]
+    )
 
 
 if __name__ == "__main__":

@@ -29,6 +29,8 @@ SETTINGS = {
     # a killed broker may register again only when its old session has run out (default 9 s)
     "broker.session.timeout.ms": "3000",
     "broker.heartbeat.interval.ms": "500",
+    # tests wait for compaction
+    "log.cleaner.backoff.ms": "2000",
     # records carry event times of years past; retention by time would delete them at once
     "log.retention.ms": "-1",
 }

@@ -33,7 +33,7 @@ class ServedLoop:
     def __init__(self, *, offset: float = 1.2, hours: int = 40, **access: Any) -> None:
         given: dict[str, Any] = {"mode": "auto", "every_ms": HOUR_MS, "fit_window_ms": 1000 * HOUR_MS, "min_count": 20}
         given |= {"pane_ms": HOUR_MS, "maturity_ms": 0, "prior": None, "horizon_ms": HOUR_MS, "out_of_order_ms": 0}
-        mode = access.pop("mode", "auto")
+        mode, self._tls = access.pop("mode", "auto"), access.pop("tls", None)
         self._fits = FitPanes(PLAIN)
         self.loop = ModelLoop(LoopSettings(**{**given, "mode": mode}), "default", self._fits)
         self.now = START_MS
@@ -72,7 +72,7 @@ class ServedLoop:
         self.holder.publish(snapshot_of(shown, sequence=self._pictures))
 
     def __enter__(self) -> Self:
-        self._server = HttpServer(application(self.sources, self._access), port=0)
+        self._server = HttpServer(application(self.sources, self._access), port=0, tls=self._tls)
         self._server.__enter__()
         self.url = self._server.url
         self._thread = threading.Thread(target=self._carry_out)

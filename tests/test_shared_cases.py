@@ -180,11 +180,15 @@ def test_shards_merge_as_counts_and_not_as_figures(case: dict[str, Any]) -> None
 
 
 def refitted(rows: Sequence[Sequence[float]]) -> ModelSnapshot:
-    """The model after its rows came often enough to be judged on a hold-out, and the next hour began."""
+    """The model after its rows came each hour for half a day, so that challengers are judged on later hours."""
     engine = engine_of(windows={"lengths": ["24h"], "pane": "60s"})
-    read_rows(engine, rows, repeats=15)
-    later = [{"id": "later", "score": 0.5, "label": 1, "ts": T + 60 * MINUTE_MS + 61_000}]
-    engine.handle([records("predictions", later), records("outcomes", later)])
+    for hour in range(12):
+        values = [(score, int(place < positives)) for score, n, positives in rows for place in range(int(n))]
+        times = [T + 60 * MINUTE_MS * hour + 997 * place for place in range(len(values))]
+        events = list(enumerate(zip(values, times, strict=True)))
+        predictions = [{"id": f"{hour}-{i}", "score": score, "ts": ts} for i, ((score, _), ts) in events]
+        outcomes = [{"id": f"{hour}-{i}", "label": label, "ts": ts + 1} for i, ((_, label), ts) in events]
+        engine.handle([records("predictions", predictions), records("outcomes", outcomes)])
     (model,) = engine.snapshot().models
     return model
 
@@ -195,38 +199,41 @@ def refitted(rows: Sequence[Sequence[float]]) -> ModelSnapshot:
 def test_a_refit_that_must_be_refused_is(case: dict[str, Any]) -> None:
     model = refitted(case["rows"])
     assert model.champion is None
-    assert dict(model.refits) == {("refused", "slope_not_positive"): 1}
+    assert model.refits["refused", "slope_not_positive"] >= 8
+    assert {result for result, _ in model.refits} == {"refused"}
 
 
 def test_the_same_number_of_sound_rows_is_refitted() -> None:
     (case,) = [case for case in STATISTICS["figures"] if case["id"] == "over-confident"]
-    assert dict(refitted(case["rows"]).refits) == {("promoted", ""): 1}
+    model = refitted(case["rows"])
+    assert model.refits["promoted", ""] == 1
+    assert model.champion is not None
 
 
 def test_a_refit_replaces_the_map_in_force_and_is_not_put_on_top_of_it() -> None:
-    """Raw .5 where .268941 comes true: served as that after every refit, although served scores are right by then."""
+    """Raw .5 where .268941 comes true: served as that after refits, although served scores are right by then."""
     engine = engine_of(refit={"min_count": 20}, windows={"lengths": ["24h"]}, join={"out_of_order": "0s"})
     rate = 0.268941
     rng = np.random.default_rng(11)
-    scores = 1 / (1 + np.exp(-rng.normal(0.0, 1.0, size=10_800)))
+    hours, per_hour = 16, 900
+    scores = 1 / (1 + np.exp(-rng.normal(0.0, 1.0, size=hours * per_hour)))
     truth = scores / (scores + (1 - scores) * np.e)  # an offset of -1 in the logit
     labels = rng.random(len(scores)) < truth
-    served = []
-    for hour in range(3):
-        rows = range(3600 * hour, 3600 * (hour + 1))
+    for hour in range(hours):
+        rows = range(per_hour * hour, per_hour * (hour + 1))
+        served = engine.loop(0).apply(scores[rows.start : rows.stop]) if hour else scores[: rows.stop]
         predictions = [
             {
                 "id": str(i),
                 "raw_score": float(scores[i]),
-                "score": float(engine.loop(0).apply(scores[i : i + 1])[0]) if hour else float(scores[i]),
-                "map_version": hour,
-                "ts": T + 1000 * i,
+                "score": float(served[i - rows.start]),
+                "map_version": engine.loop(0).version if hour else 0,
+                "ts": T + 4000 * i,
             }
             for i in rows
         ]
-        outcomes = [{"id": str(i), "label": int(labels[i]), "ts": T + 1000 * i + 1} for i in rows]
+        outcomes = [{"id": str(i), "label": int(labels[i]), "ts": T + 4000 * i + 1} for i in rows]
         engine.handle([records("predictions", predictions), records("outcomes", outcomes)])
-        if hour:
-            served.append(float(engine.loop(0).apply(np.array([0.5]))[0]))
+    found = float(engine.loop(0).apply(np.array([0.5]))[0])
     assert engine.loop(0).version >= 1
-    assert served == pytest.approx([rate, rate], abs=0.02)  # 3,600 rows: one standard error is .008
+    assert found == pytest.approx(rate, abs=0.02)  # thousands of rows: one standard error is below .008

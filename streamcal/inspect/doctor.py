@@ -214,8 +214,8 @@ def _looked(
     tables: Sequence[Table] = [table(one.records, form) for one, form in zip(samples, forms, strict=True)]
     taken, known = decoded.predictions, decoded.outcomes
     sides = (
-        ("prediction", len(taken.row), taken.ignored, decoded.prediction_rejections),
-        ("outcome", len(known.row), known.ignored, decoded.outcome_rejections),
+        ("prediction", len(np.unique(taken.row)), taken.ignored, decoded.prediction_rejections),
+        ("outcome", len(np.unique(known.row)), known.ignored, decoded.outcome_rejections),
     )
     first, second = (
         Looked(role, sample, held, config, read_paths(config, role), rejected, accepted, ignored)

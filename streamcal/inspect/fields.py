@@ -197,6 +197,12 @@ def _future(looked: Looked, _: Looked) -> tuple[str, str]:
 
 
 def _bad_score(looked: Looked, _: Looked) -> tuple[str, str]:
+    if looked.config.class_sets:
+        where = looked.config.events.prediction.scores
+        return (
+            f"below {where} a model with classes needs a score in [0, 1] of each, not all 0",
+            "the producer must write all classes, or mend events.classes and models.<name>.classes",
+        )
     guess = guess_score(looked.table)
     for name in ("score", "raw_score"):
         column = looked.column(name)
@@ -215,6 +221,9 @@ def _bad_score(looked: Looked, _: Looked) -> tuple[str, str]:
 
 def _bad_label(looked: Looked, _: Looked) -> tuple[str, str]:
     column = looked.column("label")
+    if looked.config.class_sets and column is not None:
+        seen = f"{column.path} holds {listed([_short(value) for value in column.common])}"
+        return seen, "name each class as the outcomes do in events.classes or models.<name>.classes"
     guess = guess_label(looked.table, [None] * len(looked.table), (looked.paths["id"], looked.paths.get("time", "")))
     if column is None:
         if guess.path is not None:
@@ -261,7 +270,12 @@ def read_paths(config: Config, role: str) -> dict[str, str]:
         if role == "prediction"
         else ("id", "time", "label", "model")
     )
+    sets = config.class_sets
+    if not sets.single_scores:
+        names = [name for name in names if name not in ("score", "raw_score")]
     paths = {name: getattr(section, name) for name in names if getattr(section, name) is not None}
+    if role == "prediction":
+        paths |= {f"score of {name}": f"{section.scores}.{name}" for name in sets.names}
     if section.time_source == "record":
         del paths["time"]
     if role == "prediction":

@@ -9,7 +9,8 @@ martingale: it ever reaches 20 F with probability 1 / (20 F), for F challengers 
 *Floor.* A challenger that learns from a window pays for its noise: half a nat per parameter and window, a dozen nats
 per window for the isotonic ones. After a calm year it would be hundreds of nats behind and need weeks of a real fault
 to come back. So the sum does not fall below `FLOOR`. That forgives, and forgiving costs: each rise from the
-floor to the bar has probability exp(floor - bar). Promotions in 20 calm years: see `benchmarks/maps.py`.
+floor to the bar has probability exp(floor - bar). Of 20 calm years one has a promotion, on its first day
+(`benchmarks/maps.py`).
 
 *Ceiling.* Nor does the sum rise above twice the bar: a burst of false labels may gain thousands of nats within hours
 for whoever believed it first, and the sum would stay above the bar for months while that challenger loses day by day.

@@ -60,8 +60,11 @@ class Incumbent:
 
     @property
     def fitted_on(self) -> int:
-        """Rows of the scarcer class that it was fitted to; 0 where it was not fitted to counts."""
-        counts = None if self.document is None else self.document.counts
+        """Rows of the scarcer class that it was fitted to; 0 where it was not, and where its parent is not known.
+
+        What was gone back to has none: its own family's newest fit may be what was taken back, and has to earn it.
+        """
+        counts = None if self.document is None or self.parent is None else self.document.counts
         return 0 if counts is None else min(counts.positives, counts.n - counts.positives)
 
     def judge(self, rows: JudgedRows) -> Floats:

@@ -46,9 +46,9 @@ CODES: Final[dict[Family, int]] = {
 
 _WEIGHED: Final[tuple[Family, ...]] = ("window", "everything", "fit")
 """Families with the columns of a weighted stream where it is one."""
-_SERIES_PER_CHUNK: Final = 8
-"""A chunk of so many full segments is 1 MB at most: 568 cells of 23 columns of 8 bytes each."""
-_MOST_CHUNKS: Final = 4096
+_SERIES_PER_CHUNK: Final = 2_500
+"""Segments that share a record: some 25 MB where all of them are busy, and one record where few are. A record costs
+more than what is in it, so few large ones are better than many small ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,16 +83,16 @@ class CountSettings:
 
     @property
     def chunks(self) -> int:
-        """Chunks that the segments of a pane are spread over, besides that of the whole model."""
-        return max(1, min(_MOST_CHUNKS, self.max_segments * (len(self.cuts) - 1) // _SERIES_PER_CHUNK))
+        """Chunks that the segments of a pane are spread over."""
+        return 1 + self.max_segments * (len(self.cuts) - 1) // _SERIES_PER_CHUNK
 
     def chunk(self, series: SeriesKey) -> int:
         """The chunk of a segment: 0 for the whole model, else by a hash that never changes."""
         cut, values = series
-        if not cut:
+        if not cut or self.chunks == 1:
             return 0
         digest = blake2b("\x1f".join((str(cut), *values)).encode(), digest_size=8).digest()
-        return 1 + int.from_bytes(digest, "little") % self.chunks
+        return int.from_bytes(digest, "little") % self.chunks
 
     def unit_ms(self, family: Family, horizon_ms: int) -> int:
         """Length of a pane of a family."""

@@ -123,8 +123,8 @@ class Monitor:
 
     @property
     def assigned(self) -> bool:
-        """Whether the group has given us anything."""
-        return bool(self._cluster.group.parts)
+        """Whether the group has said what is ours; nothing, where there are more processes than partitions."""
+        return self._generation is not None and self._cluster.group.generation > 0
 
     @property
     def recovering(self) -> Mapping[Part, int]:

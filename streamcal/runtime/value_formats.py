@@ -89,6 +89,8 @@ def _format(
 def _prediction_paths(config: Config) -> list[str]:
     fields = config.events.prediction
     named = [fields.id, fields.time, fields.score, fields.raw_score, fields.map_version, fields.model, fields.weight]
+    if config.class_sets:
+        named += [fields.scores, fields.raw_scores, fields.map_versions]
     segments = [fields.segments] if isinstance(fields.segments, str) else list(fields.segments.values())
     return [path for path in (*named, *segments, *_model_paths(config)) if path is not None]
 

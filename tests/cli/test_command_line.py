@@ -40,7 +40,7 @@ def test_help_names_every_command(streamcal) -> None:
     said = streamcal("--help")
     assert said.code == 0
     assert set(re.findall(r"^  ([a-z][a-z-]*) ", said.out, flags=re.MULTILINE)) == {
-        "run", "demo", "replay", "check-config", "maps",
+        "run", "demo", "replay", "fit", "transform", "check-config", "doctor", "init", "maps", "state",
     }  # fmt: skip
 
 

@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kafka_secure import Authority
 from served_loop import TOKEN, ServedLoop
 
 from streamcal.cli.maps_words import REASONS
 from streamcal.maps.policy import REFUSALS
+from streamcal.serve.http import Tls
 
 
 @pytest.fixture
@@ -173,6 +175,32 @@ def test_where_nobody_listens_the_address_is_named(streamcal, token) -> None:
     assert said.code == 10
     assert f"http://127.0.0.1:{port}: no daemon answers: Connection refused" in said.err
     assert streamcal("maps", "refit", "--url", "127.0.0.1:80", "--token-file", token).code == 2
+
+
+def test_over_tls_the_certificate_is_checked_by_what_is_trusted(streamcal, token, tmp_path) -> None:
+    authority = Authority.new(tmp_path)
+    certificate, key = authority.issue("daemon", "127.0.0.1")
+    with ServedLoop(tls=Tls(certificate, key)) as served:
+        said = streamcal("maps", "pin", "--why", "x", *at(served, token))
+        assert (said.code, "its certificate is not trusted" in said.err) == (10, True)
+        assert not served.loop.pinned
+        said = streamcal("maps", "pin", "--why", "x", "--ca-file", authority.ca, *at(served, token))
+        assert (said.code, said.out) == (0, "default: pin: done, pinned\n")
+        said = streamcal(
+            "maps", "pin", "--why", "x", "--url", served.url.replace("https", "http"), "--token-file", token
+        )
+        assert said.code == 10
+
+
+def test_the_address_and_the_token_come_from_the_configuration(streamcal, served, token, tmp_path) -> None:
+    config = tmp_path / "config.yaml"
+    port = served.url.rpartition(":")[2]
+    config.write_text(f"serve: {{host: 0.0.0.0, port: {port}, admin_token_file: {token}}}\n", encoding="utf-8")
+    assert streamcal("maps", "pin", "--why", "x", "--config", config).code == 0
+    assert served.loop.history[-1].who
+    config.write_text(f"serve: {{port: 0, admin_token_file: {token}}}\n", encoding="utf-8")
+    said = streamcal("maps", "pin", "--why", "x", "--config", config)
+    assert (said.code, "serve.port: the configuration names no port" in said.err) == (1, True)
 
 
 def test_a_process_that_does_not_aggregate_or_is_not_ready_is_told_from_one_that_does(streamcal, served, token) -> None:

@@ -249,3 +249,41 @@ def test_topics_of_ours_follow_the_rules_of_the_daemon() -> None:
     facts = {"p": topic(), "m": topic({"cleanup.policy": "delete"}, name="m", partitions=1)}
     said = texts(own_findings({"maps": "m", "counts": "not-there"}, facts, {"predictions": "p", "outcomes": "o"}))
     assert "problem: topic 'm' (topics.maps) has cleanup.policy=delete and needs compact" in said
+
+
+# --- several classes ------------------------------------------------------------
+
+
+PETS = "events: {classes: [cat, dog, cow]}"
+
+
+def pets(count: int = 400) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    rng = random.Random(2)
+    predictions, outcomes = [], []
+    for i in range(count):
+        scores, at = {name: rng.random() for name in ("cat", "dog", "cow")}, T + 1000 * i
+        segments = {"country": rng.choice(["GB", "NO"]), "device": "ios"}
+        predictions.append({"id": f"i{i}", "ts": at, "scores": scores, "segments": segments})
+        (label,) = rng.choices(list(scores), list(scores.values()))
+        outcomes.append({"id": f"i{i}", "ts": at + rng.randrange(20 * HOUR), "label": label})
+    return predictions, sorted(outcomes, key=lambda event: event["ts"])
+
+
+def test_a_sound_stream_of_classes_has_no_findings(tmp_path: Path) -> None:
+    predictions, outcomes = pets()
+    found = diagnosis(tmp_path, PETS, sample(predictions), sample(outcomes))
+    assert found.findings == []
+    assert found.numbers["matched_share"] == 1.0
+    assert found.numbers["predictions_accepted"] == 400
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("events: {classes: [cat, dog, sheep]}", "needs a score in [0, 1] of each"),
+        ("events: {classes: [cat, dog]}", "name each class as the outcomes do in events.classes"),
+    ],
+)
+def test_classes_under_other_names_are_told(tmp_path: Path, text: str, expected: str) -> None:
+    predictions, outcomes = pets()
+    assert expected in told(diagnosis(tmp_path, text, sample(predictions), sample(outcomes)))

@@ -17,7 +17,7 @@ from torture.monitor_kills import Crowd, kill_again_and_again, strike
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 KILLS: dict[str, list[str | None]] = {
-    "both": ["delta after", "counts middle", "decision before", None],
+    "both": ["delta after", "counts middle", "merge after", None],
     "positives_only": ["counts before", "snapshot middle", "restore middle", "group before"],
 }
 

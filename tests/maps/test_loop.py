@@ -427,6 +427,17 @@ def test_going_back_leads_only_to_what_was_in_force_and_keeps_what_it_was_fitted
     assert (back.fit_window, back.counts) == (promoted.fit_window, promoted.counts) != (None, None)
 
 
+def test_what_was_gone_back_to_is_not_refreshed_by_its_own_family() -> None:
+    tried = Streamed(families=("platt", "cir"))
+    tried.feed(60, offset=1.2)
+    assert tried.loop.champion.fitted_on > 0
+    (promoted,) = tried.ask("promote", family="cir")
+    (back,) = tried.ask("rollback")
+    assert back.version == promoted.version + 1
+    assert back.counts.n > 0
+    assert tried.loop.champion.fitted_on == 0
+
+
 def test_a_family_is_fitted_to_the_window_that_its_document_tells_of() -> None:
     # Generations four attempts apart: the newest fit in time is older than the window.
     tried = Streamed(horizon_ms=96 * EVERY * 4, every_ms=EVERY)

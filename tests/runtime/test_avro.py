@@ -324,3 +324,33 @@ def test_json_values_may_have_keys_in_the_wire_format(stub: RegistryStub, tmp_pa
     decoder = OutcomeDecoder(settings.outcome_fields, Names(()), **settings.outcome_limits())
     found, expected = decoder.decode([record]), outcomes([raw({"id": "a1", "label": 1, "ts": T})])
     assert_same(found, expected)
+
+
+def test_scores_by_class_may_be_a_map_or_a_record_and_an_enum_their_label(stub: RegistryStub, tmp_path: Path) -> None:
+    from streamcal.runtime.wiring import engine_settings
+
+    by_class = {"type": "record", "name": "Scores", "fields": [{"name": n, "type": "double"} for n in ("cat", "dog")]}
+    fields: list[dict[str, Any]] = [
+        {"name": "id", "type": "string"},
+        {"name": "ts", "type": "long"},
+        {"name": "scores", "type": by_class},
+        {"name": "raw_scores", "type": ["null", {"type": "map", "values": "double"}]},
+        {"name": "map_versions", "type": {"type": "map", "values": "long"}},
+    ]
+    scored = {"type": "record", "name": "Scored", "fields": fields}
+    label = {"name": "label", "type": {"type": "enum", "name": "Pet", "symbols": ["cat", "dog"]}}
+    told = {"type": "record", "name": "Told", "fields": [*fields[:2], label]}
+    stub.register(21, scored)
+    stub.register(22, told)
+    path = tmp_path / "c.yaml"
+    text = f"events: {{format: avro, classes: [cat, dog], schema_registry: {{url: '{stub.url}'}}}}"
+    path.write_text(text + "\nsegments: {cuts: []}\n", encoding="utf-8")
+    settings = engine_settings(load_config(path, environ={}, require_kafka=False))
+    event = {"id": "a", "ts": T, "scores": {"cat": 0.25, "dog": 0.75}, "raw_scores": {"cat": 0.5, "dog": 0.5}}
+    event["map_versions"] = {"dog": 3}
+    decoder = PredictionDecoder(settings.prediction_fields, Names(()), **settings.prediction_limits())
+    found = decoder.decode([RawRecord(wire(21, scored, event))])
+    assert (found.served.tolist(), found.raw.tolist()) == ([0.25, 0.75], [0.5, 0.5])
+    assert found.map_version.tolist() == [-1, 3]
+    known = OutcomeDecoder(settings.outcome_fields, Names(()), **settings.outcome_limits())
+    assert known.decode([RawRecord(wire(22, told, {"id": "a", "ts": T, "label": "dog"}))]).label.tolist() == [0, 1]

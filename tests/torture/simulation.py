@@ -10,6 +10,7 @@ seed that fails is named, and fails again by itself.
 from __future__ import annotations
 
 import argparse
+import logging
 import multiprocessing
 import os
 import sys
@@ -21,6 +22,7 @@ from pathlib import Path
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+import structlog
 from simulated_cluster import FAULTS
 from simulated_runs import differences
 
@@ -29,6 +31,7 @@ EVERY = 500
 
 def judged(seed: int) -> tuple[int, list[str], Counter[str]]:
     """What differs under a seed, and the faults hit; an exception is a difference too."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     try:
         found, hit = differences(seed)
     except Exception as error:  # noqa: BLE001, any at all fails this seed, and the others go on

@@ -12,6 +12,7 @@ from typing import Final, Literal, NamedTuple
 __all__ = [
     "CHECKED_SETTINGS",
     "LARGEST_LETTER",
+    "LARGEST_PART",
     "FoundTopic",
     "Problem",
     "TopicSpec",
@@ -30,6 +31,10 @@ CHECKED_SETTINGS: Final = ("cleanup.policy", "retention.ms", "retention.bytes", 
 
 LARGEST_LETTER: Final = 65 * 2**20
 """Largest record of a dead-letter topic made here: the largest value that is read at all, and room for headers."""
+
+
+LARGEST_PART: Final = 32 * 2**20
+"""Largest record of a counts topic made here, compressed: thousands of busy segments in one pane."""
 
 
 class Problem(NamedTuple):
@@ -120,7 +125,7 @@ def counts_spec(name: str, partitions: int) -> TopicSpec:
         name,
         partitions=partitions,
         exact=True,
-        settings={"cleanup.policy": "compact"},
+        settings={"cleanup.policy": "compact", "max.message.bytes": str(LARGEST_PART)},
         cleanup=frozenset({"compact"}),
         rights=("DESCRIBE", "DESCRIBE_CONFIGS", "READ", "WRITE"),
     )

@@ -13,6 +13,7 @@ from kafka.errors import KafkaError
 from streamcal.errors import BrokerError
 from streamcal.runtime.logs.kafka_clients import KafkaClients, admin_timeout_ms
 from streamcal.runtime.logs.kafka_errors import passes, refusal
+from streamcal.runtime.logs.kafka_specs import LARGEST_PART
 from streamcal.state.claimed_log import AppendUncertainError, LogUnavailableError
 
 __all__ = ["KafkaCounts", "KafkaRecordLog", "Producing"]
@@ -21,7 +22,7 @@ _ACKNOWLEDGED_S: Final = 30.0
 """Longest wait for an acknowledgement; beyond it nothing is known of the record, and its author stops."""
 _POLL_MS: Final = 200
 _OPTIONS: Final = {
-    "max_request_size": 8 * 2**20,
+    "max_request_size": 4 * LARGEST_PART,  # what is sent is compressed
     "compression_type": "lz4",
     # A commit is many records and one wait: large batches, and no thread woken for each record.
     "linger_ms": 1_000,
