@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from streamcal.maps.loop import PublishMap
+from streamcal.parts.mark import MarkKey
 from streamcal.runtime.cluster import Fetched, Part
 from streamcal.runtime.logs.base import LogRecord
 from streamcal.runtime.monitor import Monitor, MonitorSettings
@@ -143,7 +144,7 @@ class World:
         elif self.chance(0.05):
             self.hit["compaction"] += 1
             self.counts.compact()
-        elif self.chance(0.1):
+        elif self.chance(0.05):
             self.land()
         else:
             try:
@@ -190,6 +191,14 @@ class Process:
             self.monitor.step(0.0)
         else:
             self.monitor.commit()
+            if self.world.chance(0.25):
+                self.snapshot()
+
+    def snapshot(self) -> None:
+        """Snapshots sooner than their size asks for: what was told before them is not told again."""
+        for number, task in list(self.monitor.tasks.items()):
+            if not task.changed:
+                self.monitor._guarded(("task", number), task.snapshot)
 
     def boundary(self, scale: float = 1.0) -> None:
         """Between two calls to the outside, where a process may die."""
@@ -373,9 +382,13 @@ class SimulatedCounts:
 
     def flush(self) -> None:
         waiting, self._waiting = self._waiting, []
+        parts = [entry for entry in waiting if MarkKey.from_bytes(entry[0]) is None]
+        self.world.random.shuffle(parts)  # nothing promises an order among them; the mark stays last
+        if all(value is not None for _, value in waiting):
+            waiting = parts + [entry for entry in waiting if MarkKey.from_bytes(entry[0]) is not None]
         for key, value in waiting:
             self.process.boundary()
-            _store(self.world, ("counts", 0, (key, value)), lambda k=key, v=value: self._stored(k, v))
+            _store(self.world, ("counts", 0, (key, value)), lambda k=key, v=value: self._stored(k, v), delay=0.03)
         self.process.boundary()
 
     def _stored(self, key: bytes, value: bytes | None) -> int:
@@ -383,13 +396,13 @@ class SimulatedCounts:
         return self.world.counts.next_offset - 1
 
 
-def _store(world: World, what: tuple[str, int, Any], store: Any, scale: float = 1.0) -> list[int]:
+def _store(world: World, what: tuple[str, int, Any], store: Any, scale: float = 1.0, delay: float = 0.01) -> list[int]:
     """Store a record, or not, and say so, or not."""
     share = 0.01 * scale
     if world.chance(share):
         world.hit["append lost"] += 1
         raise AppendUncertainError("lost")
-    if world.chance(share):
+    if world.chance(delay * scale):
         world.hit["append delayed"] += 1
         world.delayed.append(what)
         raise AppendUncertainError("delayed")

@@ -32,7 +32,7 @@ CUTS = ((), ("country",))
 PANE_MS = 60_000
 START_MS = 1_700_006_400_000
 TOPIC = {"p": "predictions", "o": "outcomes"}
-RUN_S = 45.0
+RUN_S = 40.0
 """Simulated seconds over which the records come."""
 SPAN_MS = 26 * PANE_MS
 """Event time that goes by meanwhile."""
