@@ -274,17 +274,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         draw = random.Random(f"{given.seed} {labels}")
         with running_broker() as broker, kept_on_failure() as folder:
             if given.kills:
-                with MonitorArena(broker.bootstrap, Path(folder) / "kills", plan) as arena:
+                with MonitorArena(broker.bootstrap, Path(folder) / "kills", plan, sizes_for(given.pairs)) as arena:
                     kill_again_and_again(arena, kills_anywhere(given.kills, draw), draw)
                     _verdict(arena, labels)
             if given.blows:
-                with MonitorArena(broker.bootstrap, Path(folder) / "crowd", plan) as arena:
+                with MonitorArena(broker.bootstrap, Path(folder) / "crowd", plan, sizes_for(given.pairs)) as arena:
                     crowd = Crowd(arena, broker, draw)
                     blows = [blow for _ in range(given.blows) for blow in draw.sample(BLOWS, len(BLOWS))]
                     for blow in blows[: given.blows]:
                         strike(crowd, blow, 0.9 / given.blows)
                     _verdict(arena, labels)
     return 0
+
+
+def sizes_for(pairs: int) -> dict[str, int]:
+    """Sizes with which a run has dozens of snapshots, of dozens of pieces each."""
+    return {"snapshot_after": max(60_000, 5 * pairs), "chunk_bytes": max(20_000, pairs)}
 
 
 @contextlib.contextmanager
