@@ -80,7 +80,7 @@ def monitor_config(bootstrap: str, names: Mapping[str, str], plan: StreamPlan) -
         },
         "windows": {"lengths": ["30m", WINDOW], "time": "prediction"},
         "segments": {"cuts": [list(cut) for cut in CUTS], "max_segments": 200},
-        "refit": {"mode": "auto", "every": "10m", "fit_window": "2h", "min_count": 50},
+        "refit": {"mode": "auto", "every": "5m", "fit_window": "2h", "min_count": 50},
     }
 
 
