@@ -1,7 +1,7 @@
 """Ends a test broker when the tests that started it are gone, however they went (a killed worker, SIGTERM).
 
-Run as ``python kafka_watch.py PID [GRACE_SECONDS]`` with a pipe as standard input: the pipe closes with the process that
-holds its other end. Not the parent-death signal of Linux, which follows the thread that forked, not the process.
+Run as ``python kafka_watch.py PID [GRACE_SECONDS]`` with a pipe as standard input: the pipe closes with the process
+that holds its other end. Not the parent-death signal of Linux, which follows the thread that forked, not the process.
 """
 
 from __future__ import annotations

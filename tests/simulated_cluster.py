@@ -1,10 +1,10 @@
 """A cluster in memory whose every promise can fail, under a seeded scheduler.
 
-Processes run the product's own monitor on it. Between any two of their calls they may die; an append may be lost, stored
-without an answer, stored twice, or stored long after its author was given up; the group may move parts without a process
-noticing for a while; the counts topic may be compacted at any moment; reading state may take many steps; a log may be
-silent for a while, and its records come all at once then. Each kind of fault that was hit is counted, so that a run can
-say what it went through. A seed reproduces exactly.
+Processes run the product's own monitor on it. Between any two of their calls they may die; an append may be lost,
+stored without an answer, stored twice, or stored long after its author was given up; the group may move parts without
+a process noticing for a while; the counts topic may be compacted at any moment; reading state may take many steps; a
+log may be silent for a while, and its records come all at once then. Each kind of fault that was hit is counted, so
+that a run can say what it went through. A seed reproduces exactly.
 """
 
 from __future__ import annotations

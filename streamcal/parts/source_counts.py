@@ -247,7 +247,9 @@ class SourceCounts:
 
     def _part(self, place: Place, pane: int, chunk: int, series: Ints, cells: Cells) -> Part:
         family, model = place
-        present, index = np.unique(series, return_inverse=True)
+        begins = np.ones(len(series), dtype=np.bool_)  # cells of a pane ascend by code, and so by series
+        begins[1:] = series[1:] != series[:-1]
+        present, index = series[begins], np.cumsum(begins) - 1
         keys: list[SeriesKey] = [(0, ())] if len(present) else []
         if family in CODES:
             keys = [self._series.key(number)[1:] for number in present.tolist()]

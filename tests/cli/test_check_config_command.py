@@ -37,7 +37,8 @@ def test_a_sound_configuration_is_summed_up(streamcal) -> None:
     shown = fields(said.out)
     assert shown["windows"] == "24h, 7d of prediction time, in panes of 15m"
     assert shown["cuts"] == "carrier; carrier,origin; at most 1,000 segments each"
-    assert shown["model"] == "default: labels both within 24h, refit auto every 1h on 14d (platt)"
+    families = "intercept, platt, cir, tracking"
+    assert shown["model"] == f"default: labels both within 24h, refit auto every 1h on 14d ({families})"
 
 
 def test_the_threshold_of_alarms_is_said_in_words(streamcal, file: Path) -> None:

@@ -126,17 +126,22 @@ def test_a_partition_that_was_held_back_in_the_middle_of_a_fetch_is_read_on(kafk
     producer.close()
     reading = Reader(kafka, f"group-{uuid4().hex[:10]}", names, {}, max_poll_records=7)
     membership, held, read = reading.membership(), ("predictions", 0), dict[Any, int]()
+    opened: list[Any] = []
+    generation = [0]
 
     def poll_until(holds: Callable[[], bool], timeout_s: float = 60.0) -> None:
         def once() -> bool:
             for part, (_, following) in membership.poll(0.1).items():
                 read[part] = following
+            assert len(opened) == 0 or membership.generation == generation[0], "the assignment moved"
             return holds()
 
         wait_until(once, timeout_s)
 
     try:
-        poll_until(lambda: bool(membership.parts))
+        poll_until(lambda: len(membership.parts) == 2)
+        generation[0] = membership.generation
+        opened.append(held)
         membership.open(held, 0)
         poll_until(lambda: bool(read))
         assert read[held] < 100

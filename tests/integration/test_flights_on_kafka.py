@@ -107,7 +107,7 @@ def streamed(kafka: str, tmp_path_factory: pytest.TempPathFactory) -> Run:
         subprocess.run(produce, check=True, stdin=subprocess.DEVNULL, timeout=300)
         roles = {"p": names["predictions"], "o": names["outcomes"]}
         produce_events(kafka, roles, closing_events(PARTITIONS, CLOSING_MS))
-        daemon.wait_watermarks(PARTITIONS, CLOSING_MS - 60_000, timeout_s=180)
+        daemon.wait_watermarks(PARTITIONS, CLOSING_MS - 60_000, timeout_s=600)
         counts, samples = daemon.counts(), daemon.samples()
         assert daemon.terminate() == 0
         assert daemon.errors == ""

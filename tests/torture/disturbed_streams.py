@@ -29,7 +29,7 @@ START_MS = 1_699_999_200_000
 MINUTE_MS = 60_000
 COUNTRIES = ("GB", "DE", "FR", "a=b,c")
 DEVICES = ("ios", "web")
-DRIFT = (0.3, 0.9, 0.0, -0.8)
+DRIFT = (0.6, 0.9, 0.6, 0.2)
 """Logit by which labels are off the scores in each quarter: enough to alarm, small enough for a map to follow."""
 BLOCK = 500
 """Records the feeder sends at a time."""
@@ -71,7 +71,7 @@ class StreamPlan:
 
 
 def disturbed_events(plan: StreamPlan) -> list[Event]:
-    """Events in their order of arrival; scores are over-confident, too low at first and too high at the end."""
+    """Events in their order of arrival; scores are over-confident, and too low by more or less."""
     draw = random.Random(plan.seed)
     arriving: list[tuple[float, int, Event]] = []
     for number in range(plan.pairs):
@@ -94,7 +94,7 @@ def _of_one(draw: random.Random, number: int, plan: StreamPlan) -> Iterator[tupl
         again = {**value, "ts": at + 5, "score": draw.random()}
         yield _delay(draw, plan), ("p", partition, again, at + 5)
     drift = DRIFT[4 * number // plan.pairs] + (0.6 if plan.labels != "both" else 0.0)  # what is lost reads negative
-    label = int(draw.random() < 1 / (1 + exp(-0.8 * logit - drift)))
+    label = int(draw.random() < 1 / (1 + exp(-0.9 * logit - drift)))
     known = at + int(plan.horizon_ms * draw.choice((draw.random() ** 3, draw.random() ** 3, 1.2 * draw.random())))
     outcome = {"id": f"id-{number}" if draw.random() > 0.05 else f"nobody-{number}", "ts": known, "label": label}
     if plan.labels == "both" or label or draw.random() < 0.3:

@@ -17,6 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from streamcal.errors import StreamcalError
 from streamcal.maps.loop import PublishMap
 from streamcal.runtime.cluster import Cluster, Fetched, Group, Part
 from streamcal.runtime.daemon import run
@@ -213,7 +214,11 @@ def main(path: str, options: str) -> None:
     def rearrange(settings: MonitorSettings, cluster: Cluster) -> tuple[MonitorSettings, Cluster]:
         return replace(settings, **sizes), FaultyCluster(cluster, faults)
 
-    run(load_config(Path(path), environ={}, require_kafka=True), rearrange=rearrange)
+    try:
+        run(load_config(Path(path), environ={}, require_kafka=True), rearrange=rearrange)
+    except StreamcalError as error:  # as the command does
+        print(error, file=sys.stderr)
+        sys.exit(error.exit_code)
 
 
 if __name__ == "__main__":

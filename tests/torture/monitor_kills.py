@@ -274,17 +274,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         draw = random.Random(f"{given.seed} {labels}")
         with running_broker() as broker, kept_on_failure() as folder:
             if given.kills:
-                with MonitorArena(broker.bootstrap, Path(folder) / "kills", plan) as arena:
+                with MonitorArena(broker.bootstrap, Path(folder) / "kills", plan, sizes_for(given.pairs)) as arena:
                     kill_again_and_again(arena, kills_anywhere(given.kills, draw), draw)
                     _verdict(arena, labels)
             if given.blows:
-                with MonitorArena(broker.bootstrap, Path(folder) / "crowd", plan) as arena:
+                with MonitorArena(broker.bootstrap, Path(folder) / "crowd", plan, sizes_for(given.pairs)) as arena:
                     crowd = Crowd(arena, broker, draw)
                     blows = [blow for _ in range(given.blows) for blow in draw.sample(BLOWS, len(BLOWS))]
                     for blow in blows[: given.blows]:
-                        strike(crowd, blow, 0.9 / given.blows)
+                        strike(crowd, blow, 0.5 / given.blows)  # a zombie and what is awaited take more of it
                     _verdict(arena, labels)
     return 0
+
+
+def sizes_for(pairs: int) -> dict[str, int]:
+    """Sizes with which a run has dozens of snapshots, of dozens of pieces each."""
+    return {"snapshot_after": max(60_000, 5 * pairs), "chunk_bytes": max(20_000, pairs)}
 
 
 @contextlib.contextmanager
@@ -305,7 +310,9 @@ def _verdict(arena: MonitorArena, labels: str) -> None:
     print(f"{len(verdict.events)} events, labels {labels}: counts per pane and segment and counters equal the recount;")
     print("figures, alarms, evidence and maps equal those of an engine that nothing happened to")
     print("per pair:", {kind: round(share, 3) for kind, share in verdict.shares.items()})
-    told = Counter(line["event"] for member in arena.members for line in member.logged if line["level"] == "warning")
+    told = Counter(
+        line["event"] for member in arena.members for line in member.logged if line.get("level") == "warning"
+    )
     print("warned:", dict(told))
     print("hit:", dict(sorted(arena.hit.items())), flush=True)
 
