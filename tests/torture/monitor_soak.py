@@ -112,7 +112,7 @@ def feed(bootstrap: str, names: dict[str, str], rate: float) -> None:
         now_ms = time.time_ns() // 1_000_000
         while number < (time.monotonic() - began) * rate:
             score = draw.random()
-            device = f"d{now_ms // 120_000 % 50}-{draw.randrange(5)}"
+            device = f"d{now_ms // 30_000 % 8}-{draw.randrange(5)}"  # all of them within four minutes
             value: dict[str, Any] = {"id": f"id-{number}", "ts": now_ms, "score": score, "model": "a"}
             value["segments"] = {"country": draw.choice(("GB", "DE")), "device": device}
             producer.send(names["p"], json.dumps(value).encode(), key=b"-", partition=number % 2)
