@@ -117,7 +117,8 @@ MUTATIONS: Sequence[Mutation] = (_change, _cut, _double, _insert, _truncate)
 
 def fuzz(bootstrap: str, folder: Path, count: int, seed: int, timeout_s: float = 300) -> Counter[str]:
     """Send the messages, kill the monitor in the middle, and account for all of them; gives the account."""
-    plan = StreamPlan(0, 2, seed)
+    # One partition: mutated ids would look like topics keyed by something else, which is refused at the start.
+    plan = StreamPlan(0, 1, seed)
     with MonitorArena(bootstrap, folder, plan) as arena:
         monitor = arena.member("one")
         sent = _send(arena, list(messages(count // 2, seed)))
@@ -150,9 +151,7 @@ def _send(arena: MonitorArena, values: Sequence[tuple[str, bytes | None]]) -> Co
     """Send them; gives how many with a value went to each topic, and how many without one."""
     producer = KafkaProducer(bootstrap_servers=arena.bootstrap, acks="all", linger_ms=20, batch_size=200_000)
     for number, (topic, value) in enumerate(values):
-        producer.send(
-            arena.names[topic], value, key=b"-", partition=number // 3 % 2, timestamp_ms=START_MS + number * 20
-        )
+        producer.send(arena.names[topic], value, key=b"-", partition=0, timestamp_ms=START_MS + number * 20)
     producer.flush()
     producer.close()
     return Counter("ignored" if value is None else topic for topic, value in values)
