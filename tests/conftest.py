@@ -95,11 +95,3 @@ def pytest_sessionfinish(session: pytest.Session) -> Generator[None]:
     if reporter is not None:
         for line in skipped_families(reporter.getreports("skipped")):
             reporter.write_line(line, yellow=True)
-
-
-collect_ignore = (
-    []
-    if os.environ.get("STREAMCAL_TORTURE")
-    else ["integration/test_durable_state_crowd.py", "integration/test_durable_state_scenarios.py"]
-)
-"""Minutes on a real broker each, and bounded by the wall clock: run with ``STREAMCAL_TORTURE=1``."""
