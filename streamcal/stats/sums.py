@@ -101,7 +101,8 @@ def score_sums(counts: Ints) -> ScoreSums:
     columns /= SCALE[:width, None, None]
     plain, weighted = columns[:PLAIN], columns[Column.W : Column.W2]
     w, wy, dp, ydp, dp2, dx, dx2, _, ll = plain if width == PLAIN else weighted
-    score = CENTRES * w + dp
+    # Scores and their squared errors lie in [0, 1]; the rounded sums of a tiny weight may not.
+    score = np.clip(CENTRES * w + dp, 0.0, w)
     gap = wy - score
     if width == PLAIN:
         squares = w, dp, dp2
@@ -117,8 +118,8 @@ def score_sums(counts: Ints) -> ScoreSums:
         positive=wy,
         score=score,
         gap=gap,
-        squared_error=dp2 + 2.0 * (CENTRES * dp - ydp) + CENTRES * CENTRES * w + _TILT * wy,
-        log_loss=ll + _LOSS_POSITIVE * wy + _LOSS_NEGATIVE * (w - wy),
+        squared_error=np.clip(dp2 + 2.0 * (CENTRES * dp - ydp) + CENTRES * CENTRES * w + _TILT * wy, 0.0, w),
+        log_loss=np.maximum(ll + _LOSS_POSITIVE * wy + _LOSS_NEGATIVE * (w - wy), 0.0),
         square_weight=squares[0],
         square_score=CENTRES * squares[0] + squares[1],
         null_variance=_spread(*squares),

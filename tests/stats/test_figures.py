@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sklearn.calibration import calibration_curve
 from sklearn.metrics import brier_score_loss, log_loss
@@ -260,6 +260,9 @@ def test_counts_of_another_shape_are_refused() -> None:
 
 
 @given(st.lists(st.tuples(st.floats(0, 1), st.integers(0, 1), st.floats(0, 50)), min_size=1, max_size=60))
+@example([(1.0, 0, 0.001)])
+@example([(1.0, 0, 1e-6)])
+@example([(0.0, 0, 1e-6)])
 @settings(max_examples=150, deadline=None)
 def test_any_rows_give_figures_within_their_range(rows: list[tuple[float, int, float]]) -> None:
     p, y, w = (np.array(column) for column in zip(*rows, strict=True))
