@@ -22,7 +22,6 @@ from streamcal.snapshot import Snapshot
 from streamcal.stats.layout import SCORE_CLIP
 from streamcal.stream.classes import normalised_rows
 from streamcal.stream.clocks import Clocks
-from streamcal.stream.codec import OutcomeDecoder, PredictionDecoder
 from streamcal.stream.decoding import Decoding
 from streamcal.stream.events import NO_VERSION, Names, OutcomeBatch, PredictionBatch
 from streamcal.stream.join import JoinTask
@@ -68,8 +67,7 @@ class Engine:
         self._tasks: dict[int, JoinTask] = {}
         self._clocks = Clocks(settings.out_of_order_ms)
         self.decoding = Decoding(
-            PredictionDecoder(settings.prediction_fields, self.names, **settings.prediction_limits()),
-            OutcomeDecoder(settings.outcome_fields, self.names, **settings.outcome_limits()),
+            *settings.decoders(self.names),
             self._clocks,
             self.tally,
         )

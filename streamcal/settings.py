@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +14,8 @@ from streamcal.detect.watch import WatchSettings
 from streamcal.maps.loop import LoopSettings
 from streamcal.stats.aggregate import AggregateSettings
 from streamcal.stream.classes import ClassSets
+from streamcal.stream.codec import OutcomeDecoder, PredictionDecoder
+from streamcal.stream.events import Names
 from streamcal.stream.fields import ModelFilter, OutcomeFields, PredictionFields
 from streamcal.stream.formats import ValueFormat
 from streamcal.stream.join import ModelRules
@@ -78,26 +80,27 @@ class EngineSettings:
         """How long after the last event the longest window still shows anything."""
         return max(spec.panes for spec in self.aggregate.windows) * self.aggregate.pane_ms
 
-    def prediction_limits(self) -> Mapping[str, Any]:
-        """Keyword arguments of `PredictionDecoder`."""
-        return {
+    def decoders(self, names: Names) -> tuple[PredictionDecoder, OutcomeDecoder]:
+        """Decoders of both topics that intern models and segment profiles in `names`."""
+        shared: dict[str, Any] = {
             "max_future_ms": self.max_future_ms,
             "max_weight": self.max_weight,
             "sample_rate": self.sample_rate,
             "max_bytes": self.max_bytes,
-            "model_filters": self.model_filters,
-            "value_format": self.prediction_format,
             "classes": self.classes,
         }
-
-    def outcome_limits(self) -> Mapping[str, Any]:
-        """Keyword arguments of `OutcomeDecoder`."""
-        return {
-            "max_future_ms": self.max_future_ms,
-            "max_weight": self.max_weight,
-            "sample_rate": self.sample_rate,
-            "max_bytes": self.max_bytes,
-            "default_label_positive": self.positives_only_topic,
-            "value_format": self.outcome_format,
-            "classes": self.classes,
-        }
+        predictions = PredictionDecoder(
+            self.prediction_fields,
+            names,
+            model_filters=self.model_filters,
+            value_format=self.prediction_format,
+            **shared,
+        )
+        outcomes = OutcomeDecoder(
+            self.outcome_fields,
+            names,
+            default_label_positive=self.positives_only_topic,
+            value_format=self.outcome_format,
+            **shared,
+        )
+        return predictions, outcomes

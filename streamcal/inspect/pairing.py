@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 
 from streamcal.inspect.sample import Sample
 from streamcal.settings import EngineSettings
-from streamcal.stream.codec import OutcomeDecoder, PredictionDecoder
 from streamcal.stream.events import Names, OutcomeBatch, PredictionBatch
 
 __all__ = ["Decoded", "Pairs", "decode", "pair", "profile_counts"]
@@ -54,10 +53,9 @@ class Decoded:
 def decode(settings: EngineSettings, predictions: Sample, outcomes: Sample) -> Decoded:
     """Decode both samples."""
     names = Names(settings.dimensions)
-    taken = PredictionDecoder(settings.prediction_fields, names, **settings.prediction_limits()).decode(
-        predictions.records
-    )
-    known = OutcomeDecoder(settings.outcome_fields, names, **settings.outcome_limits()).decode(outcomes.records)
+    prediction_decoder, outcome_decoder = settings.decoders(names)
+    taken = prediction_decoder.decode(predictions.records)
+    known = outcome_decoder.decode(outcomes.records)
     return Decoded(
         predictions=taken,
         outcomes=known,

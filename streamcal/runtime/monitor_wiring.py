@@ -13,8 +13,6 @@ from streamcal.runtime.pacing import PacingSettings
 from streamcal.runtime.wiring import engine_settings
 from streamcal.settings import EngineSettings
 from streamcal.stats.layout import SCORE_CLIP
-from streamcal.stream.codec import OutcomeDecoder, PredictionDecoder
-from streamcal.stream.events import Names
 from streamcal.stream.source import SourceSettings
 
 __all__ = ["count_settings", "monitor_settings", "source_settings"]
@@ -40,13 +38,8 @@ def _idle_rules(config: Config) -> IdleRules:
 
 def source_settings(settings: EngineSettings) -> SourceSettings:
     """How one partition is read and joined."""
-
-    def decoders(names: Names) -> tuple[PredictionDecoder, OutcomeDecoder]:
-        predictions = PredictionDecoder(settings.prediction_fields, names, **settings.prediction_limits())
-        return predictions, OutcomeDecoder(settings.outcome_fields, names, **settings.outcome_limits())
-
     return SourceSettings(
-        decoders=decoders,
+        decoders=settings.decoders,
         dimensions=settings.dimensions,
         rules=settings.rules,
         skew_ms=settings.skew_ms,

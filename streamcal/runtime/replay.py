@@ -129,11 +129,8 @@ def _day(time_ms: int | None) -> str:
 
 def _clock(settings: EngineSettings) -> Callable[[str, Sequence[LogRecord]], NDArray[np.int64]]:
     """Event times of records, by decoders of their own so that nothing is interned for the engine."""
-    names = Names(settings.dimensions)
-    decoders: dict[str, PredictionDecoder | OutcomeDecoder] = {
-        "predictions": PredictionDecoder(settings.prediction_fields, names, **settings.prediction_limits()),
-        "outcomes": OutcomeDecoder(settings.outcome_fields, names, **settings.outcome_limits()),
-    }
+    predictions, outcomes = settings.decoders(Names(settings.dimensions))
+    decoders: dict[str, PredictionDecoder | OutcomeDecoder] = {"predictions": predictions, "outcomes": outcomes}
 
     def clock(topic: str, records: Sequence[LogRecord]) -> NDArray[np.int64]:
         batch = decoders[topic].decode(records)

@@ -321,7 +321,7 @@ def test_json_values_may_have_keys_in_the_wire_format(stub: RegistryStub, tmp_pa
     )
     settings = engine_settings(load_config(path, environ={}, require_kafka=False))
     record = RawRecord(json.dumps({"label": 1, "ts": T}).encode(), key=wire(12, "string", "a1"))
-    decoder = OutcomeDecoder(settings.outcome_fields, Names(()), **settings.outcome_limits())
+    _, decoder = settings.decoders(Names(()))
     found, expected = decoder.decode([record]), outcomes([raw({"id": "a1", "label": 1, "ts": T})])
     assert_same(found, expected)
 
@@ -348,9 +348,8 @@ def test_scores_by_class_may_be_a_map_or_a_record_and_an_enum_their_label(stub: 
     settings = engine_settings(load_config(path, environ={}, require_kafka=False))
     event = {"id": "a", "ts": T, "scores": {"cat": 0.25, "dog": 0.75}, "raw_scores": {"cat": 0.5, "dog": 0.5}}
     event["map_versions"] = {"dog": 3}
-    decoder = PredictionDecoder(settings.prediction_fields, Names(()), **settings.prediction_limits())
-    found = decoder.decode([RawRecord(wire(21, scored, event))])
+    predicted, outcome = settings.decoders(Names(()))
+    found = predicted.decode([RawRecord(wire(21, scored, event))])
     assert (found.served.tolist(), found.raw.tolist()) == ([0.25, 0.75], [0.5, 0.5])
     assert found.map_version.tolist() == [-1, 3]
-    known = OutcomeDecoder(settings.outcome_fields, Names(()), **settings.outcome_limits())
-    assert known.decode([RawRecord(wire(22, told, {"id": "a", "ts": T, "label": "dog"}))]).label.tolist() == [0, 1]
+    assert outcome.decode([RawRecord(wire(22, told, {"id": "a", "ts": T, "label": "dog"}))]).label.tolist() == [0, 1]

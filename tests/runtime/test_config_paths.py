@@ -10,7 +10,6 @@ import pytest
 from streamcal.errors import ConfigError
 from streamcal.runtime.config import load_config
 from streamcal.runtime.wiring import engine_settings
-from streamcal.stream.codec import PredictionDecoder
 from streamcal.stream.events import Names
 
 NAMES = ['a"b', "a\\b", "a\nb", "a\0b"]
@@ -20,7 +19,7 @@ def load(folder: Path, content: object) -> None:
     path = folder / "c.json"
     path.write_text(json.dumps(content), encoding="utf-8")
     settings = engine_settings(load_config(path, environ={}, require_kafka=False))
-    PredictionDecoder(settings.prediction_fields, Names(settings.dimensions), **settings.prediction_limits())
+    settings.decoders(Names(settings.dimensions))
 
 
 @pytest.mark.parametrize("name", NAMES)
