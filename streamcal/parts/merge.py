@@ -72,7 +72,7 @@ class Merge:
         self._waiting: dict[tuple[Family, int], list[tuple[int, Ints, Ints]]] = {}
         self._final: dict[tuple[int, Family, str], int] = {}
         self._units: dict[tuple[Family, int], int] = {}
-        self._present: list[tuple[Ints, Ints, Ints]] = []
+        self._present: dict[int, list[tuple[Ints, Ints, Ints]]] = {}
         aggregator.follow(range(sources))
 
     def dump_state(self) -> dict[str, Any]:
@@ -224,7 +224,7 @@ class Merge:
             self._aggregator.note_version(model, key.pane, part.version)
         if key.family == "window" and series is not None:
             numbers = _numbers(part.series, series, model)
-            self._present.append((numbers, np.full(len(numbers), key.pane), part.last_ms))
+            self._present.setdefault(model, []).append((numbers, np.full(len(numbers), key.pane), part.last_ms))
 
     def _apply(self) -> None:
         """Count what waits, all parts of a family and model at once."""
@@ -235,13 +235,12 @@ class Merge:
             code = np.concatenate([code for _, code, _ in parts])
             values = np.concatenate([_as_wide(values, width) for _, _, values in parts])
             self._count(family, model, *_net(pane, code, values))
-        self._present = []
 
     def _count(self, family: Family, model: int, pane: Ints, cells: Cells) -> None:
         aggregator = self._aggregator
         match family:
             case "window":
-                numbers, panes, last_ms = (np.concatenate(part) for part in zip(*self._present, strict=True))
+                numbers, panes, last_ms = (np.concatenate(part) for part in zip(*self._present.pop(model), strict=True))
                 aggregator.aggregate.add_window(pane, cells, (numbers, panes, last_ms))
             case "everything":
                 aggregator.aggregate.add_everything(cells)
