@@ -92,7 +92,21 @@ class HistoryAnswer(Answer):
     threshold: Line
 
 
-class MapAttempt(Answer):
+class FittedMap(Answer):
+    """What a map document says of its map."""
+
+    parent: int | None = None
+    fit_from_ms: int | None = None
+    fit_to_ms: int | None = None
+    n: int | None = None
+    positives: int | None = None
+    segments: int | None = Field(None, description="Segments with a correction of their own.")
+    parameters: dict[str, Any] | None = None
+    evidence: dict[str, Any] | None = None
+    served: list[float] | None = Field(None, description="Served score at each point of `raw` of the answer.")
+
+
+class MapAttempt(FittedMap):
     """One entry of the map history."""
 
     version: int | None = Field(description="Null for what was refused.")
@@ -107,32 +121,14 @@ class MapAttempt(Answer):
     attempts: int
     promoted: bool
     in_force: bool
-    parent: int | None = None
-    fit_from_ms: int | None = None
-    fit_to_ms: int | None = None
-    n: int | None = None
-    positives: int | None = None
-    segments: int | None = Field(None, description="Segments with a correction of their own.")
-    parameters: dict[str, Any] | None = None
-    evidence: dict[str, Any] | None = None
-    served: list[float] | None = Field(None, description="Served score at each point of `raw` of the answer.")
 
 
-class MapHeld(Answer):
+class MapHeld(FittedMap):
     """A map document."""
 
     version: int
     family: str
     at_ms: int
-    parent: int | None = None
-    fit_from_ms: int | None = None
-    fit_to_ms: int | None = None
-    n: int | None = None
-    positives: int | None = None
-    segments: int | None = Field(None, description="Segments with a correction of their own.")
-    parameters: dict[str, Any] | None = None
-    evidence: dict[str, Any] | None = None
-    served: list[float] | None = Field(None, description="Served score at each point of `raw` of the answer.")
 
 
 class FamilyFit(Answer):
