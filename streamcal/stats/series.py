@@ -101,10 +101,6 @@ class SeriesTable:
         found: Ints = table[inverse].T
         return found
 
-    def model_of(self, series: int) -> int:
-        """Model index of a series."""
-        return self.key(series)[0]
-
     def whole(self, model: int) -> int | None:
         """The series ``all`` of a model, or None before its first row."""
         return self._ids.get((model, 0, ()))
