@@ -159,12 +159,12 @@ def test_nothing_is_committed_before_rejected_events_are_stored(kafka: str, topi
         bad: Any = ("p", 0, b"{", START_MS)
         produce_events(kafka, names, [*events, bad, *closing_events(1, START_MS + 86_400_000)])
         wait_until(lambda: daemon.event("rejected events could not be stored yet; trying again") is not None)
-        wait_until(lambda: rejected(daemon, ["malformed"]) == {"malformed": 1})
         # What came before it may be committed, and no more.
         bad_offset = len([event for event in events if event[0] == "p"])
         assert (committed(kafka, settings["kafka"]["group_id"], names["p"]) or 0) <= bad_offset
         create_topics(kafka, {letters: 1})
         wait_until(lambda: value_of(daemon, "streamcal_dead_letter_total", topic=names["p"], reason="malformed") == 1)
+        wait_until(lambda: rejected(daemon, ["malformed"]) == {"malformed": 1})
         end = bad_offset + 2
         wait_until(lambda: committed(kafka, settings["kafka"]["group_id"], names["p"]) == end)
         assert daemon.terminate() == 0

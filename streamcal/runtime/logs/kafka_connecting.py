@@ -149,11 +149,8 @@ def _listening(said: list[str]) -> Iterator[None]:
                 said.append(record.getMessage().split(" (backoff", 1)[0])
 
     logger, collector = logging.getLogger("kafka.net.manager"), Collector(logging.WARNING)
-    level = logger.level
     logger.addHandler(collector)
-    logger.setLevel(min(level, logging.WARNING) if level else logging.WARNING)
     try:
         yield
     finally:
         logger.removeHandler(collector)
-        logger.setLevel(level)

@@ -75,7 +75,7 @@ def out_of_range(
     """What to say when the records that should follow are gone: which, and what the logs hold instead."""
     wanted: Mapping[Any, int] = error.args[0] if error.args and isinstance(error.args[0], Mapping) else {}
     parts = list(wanted)
-    told = {part: f"{part.topic}[{part.partition}] goes on at {wanted[part]}" for part in parts}
+    told = {part: f"{part.topic}[{part.partition}] goes on at offset {wanted[part]}" for part in parts}
     try:
         first = consumer.beginning_offsets(parts, timeout_ms=admin_timeout_ms)
         end = consumer.end_offsets(parts, timeout_ms=admin_timeout_ms)

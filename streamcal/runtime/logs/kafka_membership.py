@@ -228,15 +228,23 @@ class KafkaMembership:
         except NoOffsetForPartitionError:
             self._listener.moved = True  # parts that were never committed: settling pauses them
         except OffsetOutOfRangeError as error:
-            raise out_of_range(
-                self._consumer, error, group_id=self._group_id, where=self._where, remedy=_GONE
-            ) from error
+            if self._reads_on(error):
+                raise out_of_range(
+                    self._consumer, error, group_id=self._group_id, where=self._where, remedy=_GONE
+                ) from error
+            # Asked for at the group's committed offset, within the poll that brought the assignment.
+            self._listener.moved = True
         except KafkaError as error:
             self._tolerate("poll failed; trying again", error)
             time.sleep(min(timeout_s, _PAUSE_S))
         else:
             return fetched
         return {}
+
+    def _reads_on(self, error: OffsetOutOfRangeError) -> bool:
+        """Whether the records refused are the next of an open part."""
+        wanted: Mapping[Any, int] = error.args[0]
+        return not self._listener.moved and any(self._next.get(part) == offset for part, offset in wanted.items())
 
     def _settled(self) -> bool:
         """Take note of the assignment and pause all of it; False if the broker did not answer."""
