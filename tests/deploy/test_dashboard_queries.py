@@ -26,9 +26,9 @@ from streamcal.serve.http import HttpServer
 pytestmark = pytest.mark.slow
 
 DASHBOARDS = sorted((DEPLOY / "grafana" / "dashboards").glob("*.json"))
-DAYS = 32
+DAYS = 40
 DAYS_PER_SECOND = 4.0
-"""Scraped once a second for eight seconds: enough for every rate, and past the first map and the first sealed panes."""
+"""Scraped once a second for ten seconds: enough for every rate, and past the first map and the first sealed panes."""
 
 EMPTY_WHERE_ALL_IS_WELL = {
     # The demo's transformer exports nothing; these rows are for producers that do.
