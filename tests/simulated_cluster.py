@@ -198,7 +198,7 @@ class Process:
         """Snapshots sooner than their size asks for: what was told before them is not told again."""
         for number, task in list(self.monitor.tasks.items()):
             if not task.changed:
-                self.monitor._guarded(("task", number), task.snapshot)
+                self.monitor._guarded(task.snapshot, ("task", number))
 
     def boundary(self, scale: float = 1.0) -> None:
         """Between two calls to the outside, where a process may die."""

@@ -20,7 +20,7 @@ from streamcal.state.claimed_log import AppendUncertainError, ClaimedLog
 from streamcal.state.reading import Reading
 from streamcal.stream.source import Source
 
-SEEDS = int(os.environ.get("STREAMCAL_SIMULATION_SEEDS", "60"))
+SEEDS = int(os.environ.get("STREAMCAL_SIMULATION_SEEDS", "300"))
 FIRST = int(os.environ.get("STREAMCAL_SIMULATION_FIRST", "0"))
 PARTS = 4
 """Tests the seeds are spread over, so that they run side by side."""

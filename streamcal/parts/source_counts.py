@@ -218,8 +218,10 @@ class SourceCounts:
         panes, cells = self.state_child("_stores", place).add(pane, code.astype(np.int64), table)
         if len(panes):
             chunk = self._chunks(cells.code // CODES[family]) if family in CODES else np.zeros_like(panes)
-            pairs = np.unique(np.stack([panes, chunk]), axis=1)
-            self._changed.setdefault(place, set()).update(zip(*pairs.tolist(), strict=True))
+            new = np.ones(len(panes), dtype=np.bool_)  # cells ascend by pane and series: equal pairs mostly meet
+            new[1:] = (panes[1:] != panes[:-1]) | (chunk[1:] != chunk[:-1])
+            pairs = zip(panes[new].tolist(), chunk[new].tolist(), strict=True)
+            self._changed.setdefault(place, set()).update(pairs)
         return cells
 
     def _chunks(self, series: Ints) -> Ints:

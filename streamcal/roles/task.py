@@ -135,8 +135,10 @@ class Task:
         """Move the watermark of an idle log."""
         self._join(self.source.advance_in(topic, to_ms))
 
-    def commit(self, topic: CountsTopic, lag: Mapping[str, int] | None = None) -> None:
-        """Make everything read durable and tell of it.
+    def tell(self, topic: CountsTopic, lag: Mapping[str, int] | None = None) -> bool:
+        """Make everything read durable and tell of it; False where there was nothing to.
+
+        Once the topic has flushed what it was told, `settle` has to follow.
 
         Parameters
         ----------
@@ -152,13 +154,22 @@ class Task:
         if self._redo:
             self._write_delta()
         elif self._told:
-            return
-        self._tell(topic, lag or {})
+            return False
+        for key, part in self.counts.changed():
+            topic.publish(key.model, StoredKey(key, self.number, self._log.claim).to_bytes(), part.to_bytes())
+        mark = mark_of(self.source, lag or {})
+        topic.publish(None, MarkKey(self.number, self._log.claim).to_bytes(), mark.to_bytes())
+        return True
+
+    def settle(self) -> None:
+        """What was told is acknowledged: let go of it, and take a snapshot where it is worth one; raises as `tell`."""
+        self.counts.settle(self.source.watermarks)
+        self._told = True
         if self._delta_bytes >= max(self._snapshot_after, self._snapshot_bytes):
             self.snapshot()
 
     def snapshot(self) -> None:
-        """Write the whole state down; only right after a commit."""
+        """Write the whole state down; only right after what was told is acknowledged."""
         state = pack({"format": STATE_FORMAT, "source": dump(self.source), "counts": dump(self.counts)})
         self._log.snapshot(state)
         self._delta_bytes, self._snapshot_bytes = 0, len(state)
@@ -174,14 +185,6 @@ class Task:
         self._log.append(delta)
         self._redo = []
         self._delta_bytes += len(delta)
-
-    def _tell(self, topic: CountsTopic, lag: Mapping[str, int]) -> None:
-        for key, part in self.counts.changed():
-            topic.publish(key.model, StoredKey(key, self.number, self._log.claim).to_bytes(), part.to_bytes())
-        topic.publish(None, MarkKey(self.number, self._log.claim).to_bytes(), mark_of(self.source, lag).to_bytes())
-        topic.flush()
-        self.counts.settle(self.source.watermarks)
-        self._told = True
 
     def _load(self, state: dict[str, Any]) -> None:
         _check_format(state)

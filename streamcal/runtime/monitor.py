@@ -144,12 +144,9 @@ class Monitor:
         """Make everything joined durable, then what was aggregated; whether the group took our offsets."""
         if not self._observer.before_commit():
             return False
-        lag = self._cluster.group.lag()
-        for number, task in list(self.tasks.items()):
-            unread = {topic: lag[topic, number] for topic in TOPICS if (topic, number) in lag}
-            self._guarded(("task", number), partial(task.commit, self._cluster.counts, unread))
+        self._commit_tasks()
         for shard, aggregation in list(self.aggregations.items()):
-            self._guarded((COUNTS, shard), partial(self._settle, aggregation))
+            self._guarded(partial(self._settle, aggregation), (COUNTS, shard))
         offsets = {(topic, n): at for n, task in self.tasks.items() for topic, at in task.offsets.items()}
         offsets |= {(COUNTS, n): held.position for n, held in self.aggregations.items() if held.position is not None}
         taken = self._cluster.group.commit(offsets)
@@ -166,21 +163,39 @@ class Monitor:
         """What the aggregators here show."""
         return [aggregation.picture() for aggregation in self.aggregations.values()]
 
+    def _commit_tasks(self) -> None:
+        """Tell of all tasks, and wait once; where that fails nobody knows which of it is stored."""
+        lag, told = self._cluster.group.lag(), set[int]()
+
+        def tell(number: int, task: Task) -> None:
+            unread = {topic: lag[topic, number] for topic in TOPICS if (topic, number) in lag}
+            if task.tell(self._cluster.counts, unread):
+                told.add(number)
+
+        for number, task in list(self.tasks.items()):
+            self._guarded(partial(tell, number, task), ("task", number))
+        self._guarded(self._cluster.counts.flush, *(("task", number) for number in sorted(told)))
+        for number in sorted(told & self.tasks.keys()):
+            self._guarded(self.tasks[number].settle, ("task", number))
+
     def _settle(self, aggregation: Aggregation) -> None:
         aggregation.settle(self._cluster.publish_maps, self._cluster.counts)
 
-    def _guarded(self, role: Part, act: Callable[[], object]) -> None:
-        """Do something a role may turn out not to be ours for; then it is dropped, to be claimed again."""
+    def _guarded(self, act: Callable[[], object], *roles: Part) -> None:
+        """Do something for roles that may turn out not to be ours; then they are dropped, to be claimed again."""
         try:
             act()
         except FencedError as error:
-            log.warning("taken over by another process; dropped here", role=role, error=str(error))
-            self._drop(role)
-            self._fenced[role] = self._now() + self._settings.retry_s
+            log.warning("taken over by another process; dropped here", roles=roles, error=str(error))
+            self._drop_for(self._settings.retry_s, roles)
         except LogUnavailableError as error:
-            log.warning("the state does not answer; claiming again", role=role, error=str(error))
+            log.warning("the state does not answer; claiming again", roles=roles, error=str(error))
+            self._drop_for(_AGAIN_S, roles)
+
+    def _drop_for(self, seconds: float, roles: Sequence[Part]) -> None:
+        for role in roles:
             self._drop(role)
-            self._fenced[role] = self._now() + _AGAIN_S
+            self._fenced[role] = self._now() + seconds
 
     # --- assignment --------------------------------------------------------------------------------------------
 
@@ -199,10 +214,10 @@ class Monitor:
             self._drop(role)
             self._fenced.pop(role, None)
         for number, task in list(self.tasks.items()):
-            self._guarded(("task", number), partial(self._open_task, number, task))
+            self._guarded(partial(self._open_task, number, task), ("task", number))
         for shard, aggregation in list(self.aggregations.items()):
             part = (COUNTS, shard)
-            self._guarded(part, partial(self._cluster.group.open, part, aggregation.position))
+            self._guarded(partial(self._cluster.group.open, part, aggregation.position), part)
         for role in sorted(wanted - held - self._fenced.keys()):
             self._begin(role)
         log.info(
@@ -259,7 +274,7 @@ class Monitor:
         deadline = self._now() + _RECOVER_S
         while self._recovering:
             for role, recovery in list(self._recovering.items()):
-                self._guarded(role, partial(self._recover_one, role, recovery))
+                self._guarded(partial(self._recover_one, role, recovery), role)
             if self._now() >= deadline:
                 return
 

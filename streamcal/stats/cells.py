@@ -65,7 +65,7 @@ def reduce_cells(code: Ints, values: Ints) -> Cells:
     """
     if len(code) < 2:
         return Cells(code, values)
-    order = np.argsort(code, kind="stable")
+    order = np.argsort(code)  # sums of integers do not mind in which order
     code = code[order]
     starts = np.flatnonzero(np.concatenate([[True], code[1:] != code[:-1]]))
     return Cells(code[starts], np.add.reduceat(values[order], starts, axis=0))

@@ -125,7 +125,7 @@ def test_a_process_that_is_still_at_work_is_fenced_by_a_reset() -> None:
     reset(MemoryStore(world), ABOUT)
     task.advance("predictions", task.source.watermarks[0] + 1)
     with pytest.raises(FencedError):
-        task.commit(process.cluster.counts)
+        task.tell(process.cluster.counts)
 
 
 def test_a_state_topic_made_anew_is_outranked_by_a_reset() -> None:

@@ -188,6 +188,8 @@ class FaultyCounts:
 
     def flush(self) -> None:
         waiting, self._waiting = self._waiting, []
+        if not waiting:
+            return
         point = "tombstones" if all(value is None for *_, value in waiting) else "counts"
         self._faults.reach(f"{point} before")
         half = len(waiting) // 2

@@ -115,10 +115,10 @@ class KafkaCluster:
 
     def publish_maps(self, commands: Sequence[PublishMap]) -> None:
         """Append to the maps topic."""
-        for command in commands:
-            document = self._signing.outgoing(command.key, command.document)
-            self._producing.send(self._maps, None, command.key.encode(), document)
-        self._producing.wait()
+        documents = [(command.key, self._signing.outgoing(command.key, command.document)) for command in commands]
+        self._producing.wait(
+            [self._producing.send(self._maps, None, key.encode(), document) for key, document in documents]
+        )
 
     def published_maps(self) -> Mapping[str, Sequence[bytes]]:
         """Every document of the maps topic that can be read and, where keys are configured, is signed by one."""

@@ -43,10 +43,9 @@ class Producing:
     def __init__(self, clients: KafkaClients) -> None:
         self._clients = clients
         self._producer: Any = None
-        self._sent: list[Any] = []
 
-    def send(self, topic: str, partition: int | None, key: bytes | None, value: bytes | None) -> None:
-        """Hand a record over; `wait` says what became of it.
+    def send(self, topic: str, partition: int | None, key: bytes | None, value: bytes | None) -> Any:
+        """Hand a record over; `wait` says what became of it, given what is returned.
 
         Raises
         ------
@@ -57,25 +56,24 @@ class Producing:
         try:
             if self._producer is None:
                 self._producer = self._clients.producer(**_OPTIONS)
-            self._sent.append(self._producer.send(topic, value=value, key=key, partition=partition))
+            return self._producer.send(topic, value=value, key=key, partition=partition)
         except KafkaError as error:
             raise self._given_up(error) from error
         except BrokerError as error:  # not the first connection of this process: the broker is away
-            self._sent = []
             raise AppendUncertainError(error.what) from error
 
-    def wait(self) -> list[int]:
-        """Offsets of the records sent since the last call, once all are acknowledged; raises as `send` does."""
-        sent, self._sent = self._sent, []
+    def wait(self, sent: Sequence[Any]) -> list[int]:
+        """Offsets of records sent, once all are acknowledged; raises as `send` does."""
         try:
-            self._producer.flush(timeout=_ACKNOWLEDGED_S)
+            if self._producer is not None:  # what was sent before a failure knows what became of it
+                self._producer.flush(timeout=_ACKNOWLEDGED_S)
             return [future.get(timeout=_ACKNOWLEDGED_S).offset for future in sent]
         except KafkaError as error:
             raise self._given_up(error) from error
 
     def close(self) -> None:
         """Let go of the connection, whatever is on its way."""
-        producer, self._producer, self._sent = self._producer, None, []
+        producer, self._producer = self._producer, None
         if producer is not None:
             producer.close(timeout=1.0)
 
@@ -104,9 +102,8 @@ class KafkaRecordLog:
 
     def append(self, values: Sequence[bytes]) -> list[int]:
         """Store records one after the other; see `RecordLog.append`."""
-        for value in values:
-            self._producing.send(self._part.topic, self._part.partition, None, value)
-        return self._producing.wait()
+        part = self._part
+        return self._producing.wait([self._producing.send(part.topic, part.partition, None, value) for value in values])
 
     def read(self, start: int | None, stop: int) -> Iterator[tuple[int, bytes] | None]:
         """Records from `start` up to `stop`; see `RecordLog.read`."""
@@ -160,18 +157,21 @@ class KafkaCounts:
         self._producing = producing
         self._topic = topic
         self._partitions = partitions
+        self._sent: list[Any] = []
 
     def publish(self, model: str | None, key: bytes, value: bytes | None) -> None:
         """Append to the partition of a model, or to every partition; see `CountsTopic`."""
         if model is None:
             for partition in range(self._partitions):
-                self._producing.send(self._topic, partition, key, value)
+                self._sent.append(self._producing.send(self._topic, partition, key, value))
         else:
-            self._producing.send(self._topic, shard_of(model, self._partitions), key, value)
+            self._sent.append(self._producing.send(self._topic, shard_of(model, self._partitions), key, value))
 
     def flush(self) -> None:
         """Return once everything is acknowledged; see `CountsTopic`."""
-        self._producing.wait()
+        sent, self._sent = self._sent, []
+        if sent:
+            self._producing.wait(sent)
 
 
 def shard_of(model: str, shards: int) -> int:

@@ -63,7 +63,9 @@ def accept_gaps(store: StateStore, sources: SourceSettings, counts: CountSetting
         for gap in gaps:
             if gap.partition == number:
                 task.give_up(gap.topic, gap.to_offset)
-        task.commit(store.topic)
+        task.tell(store.topic)
+        store.topic.flush()
+        task.settle()
     return gaps
 
 
