@@ -134,7 +134,8 @@ class FitPanes:
         self._read_until = max(stop, first)
         self._window.move(start, stop)
         found = [(pane, *_rows_of(cells)) for pane, cells in self.store.each(first, stop)]
-        entering = np.array(found, dtype=np.int64).reshape(-1, 3)
+        # A pane that corrections have emptied is as one that never was: another reader may not have seen it.
+        entering = np.array([entry for entry in found if entry[1]], dtype=np.int64).reshape(-1, 3)
         kept = self.rows[np.searchsorted(self.rows[:, 0], start) :]
         self.rows = np.concatenate([kept, entering])
         self.store.drop_before(start)

@@ -36,6 +36,16 @@ def test_a_move_tells_whether_panes_with_rows_came_in() -> None:
     assert fits.panes() == [8]
 
 
+def test_a_pane_that_a_correction_has_emptied_is_no_news() -> None:
+    fits = FitPanes(9)
+    add(fits, (3, 5, 1))
+    taken_back = np.zeros((1, 9), dtype=np.int64)
+    taken_back[0, :2] = -1
+    fits.add(np.array([3]), np.array([5]), taken_back, np.zeros(1, dtype=np.int64))
+    assert not fits.move(-6, 4)
+    assert len(fits.rows) == 0
+
+
 def test_older_and_newer_make_up_the_window() -> None:
     fits = FitPanes(9)
     add(fits, (1, 0, 1), (2, 0, 1), (2, N_BINS - 1, 0), (5, 7, 1))
