@@ -1,11 +1,14 @@
 """Messages per CPU second of the whole monitor on a real Kafka, beside the same client that only polls and counts.
 
     python benchmarks/pipeline.py [--pairs 300000] [--rounds 5] [--profile]
+    python benchmarks/pipeline.py --together 2 [--pairs 600000]
 
 The monitor decodes, joins, counts, refits, commits a second (state and counts in their topics), aggregates, takes a
 picture a second and renders it as a scrape would. The
 drain is the yardstick: no program on this client can be faster. Each run is a process of its own; CPU is that of all
-its threads from the first poll to the last record. Seeded; needs what the tests need for a broker.
+its threads from the first poll to the last record. With `--together` so many monitors share the partitions as one
+group, each measured from the moment it has its share, beside one that has them all. Seeded; needs what the tests need
+for a broker.
 """
 
 from __future__ import annotations
@@ -41,6 +44,8 @@ from kafka_broker import create_topics, running_broker
 PARTITIONS = 4
 BEHIND = 20_000
 """Predictions between one and its outcome."""
+QUIET_S = 8.0
+"""Without a record for so long a member of a group takes the work for done."""
 STEP_MS = 20
 START_MS = 1_700_000_000_000
 BEST_DRAIN = ({}, {"check_crcs": False})
@@ -130,15 +135,69 @@ def monitor(bootstrap: str, names: dict[str, str], total: int, *, group: str, pr
         pstats.Stats(profiler, stream=sys.stderr).sort_stats("cumulative").print_stats(60)
 
 
+def member(bootstrap: str, names: dict[str, str], group: str, share: int) -> None:
+    """One monitor of a group, until nothing more comes; counted from the moment `share` partitions are its own."""
+    config = Config.model_validate(
+        {"kafka": {"bootstrap_servers": bootstrap, "group_id": group, "start_from": "earliest"}, "topics": names}
+    )
+    cluster = KafkaCluster(config)
+    held = Monitor(monitor_settings(config, "bench"), cluster, time.monotonic)
+    running = Running(held, Readers(), 1.0, 45.0)
+    began: tuple[int, Clock] | None = None
+    last, rates = (0, time.monotonic()), {"cpu": 0.0, "wall": 0.0, "read": 0.0}
+
+    def finished() -> bool:
+        """Whether nothing has come for a while; called before each step."""
+        nonlocal began, last, rates
+        read = sum(held.read.values())
+        if len(held.tasks) != share:
+            began = None
+        elif began is None:
+            began = read, Clock()
+        elif read > last[0]:
+            rates = began[1].rates(read - began[0])
+        if read > last[0]:
+            last = read, time.monotonic()
+        return bool(read) and time.monotonic() - last[1] > QUIET_S
+
+    running.run(finished)
+    print(json.dumps(rates), flush=True)
+    cluster.close()
+
+
 class Clock:
     """CPU of all threads of this process, and the wall clock, from now on."""
 
     def __init__(self) -> None:
         self._cpu, self._wall = time.process_time(), time.monotonic()
 
-    def report(self, total: int, commit_s: float = 0.0) -> None:
+    def rates(self, total: int) -> dict[str, float]:
         cpu, wall = time.process_time() - self._cpu, time.monotonic() - self._wall
-        print(json.dumps({"cpu": total / cpu, "wall": total / wall, "commit": commit_s / wall}), flush=True)
+        return {"cpu": total / cpu, "wall": total / wall, "read": total, "seconds": wall}
+
+    def report(self, total: int, commit_s: float = 0.0) -> None:
+        rates = self.rates(total)
+        print(json.dumps(rates | {"commit": commit_s / rates["seconds"]}), flush=True)
+
+
+def side_by_side(args: argparse.Namespace, bootstrap: str) -> None:
+    """One monitor, then several that share the work."""
+    names = {role: f"bench-{role}-together" for role in ("predictions", "outcomes", "maps")}
+    create_topics(bootstrap, {names[role]: PARTITIONS for role in ("predictions", "outcomes")}, {"retention.ms": "-1"})
+    fill(bootstrap, names, args.pairs)
+    found = {}
+    for count in (1, args.together):
+        options = ["--group", f"bench-{count}-{os.getpid()}", "--share", str(PARTITIONS // count)]
+        command = [sys.executable, __file__, "--child", "member", "--bootstrap", bootstrap]
+        command += ["--names", json.dumps(names), *options]
+        running = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(count)]
+        said = [process.communicate()[0].splitlines()[-1] for process in running]
+        found[count] = [json.loads(line) for line in said]
+    (alone,) = found[1]
+    for count, members in found.items():
+        for rates in members:
+            told = f"{rates['read']:10,.0f} messages, {rates['cpu']:10,.0f} per CPU second, {rates['wall']:10,.0f} a second"
+            print(f"one of {count}: {told}, {rates['cpu'] / alone['cpu']:.2f} of one alone")
 
 
 def measured(
@@ -181,7 +240,8 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=300_000)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--profile", action="store_true", help="one run of the monitor under cProfile")
-    for inner in ("--child", "--bootstrap", "--names", "--settings"):
+    parser.add_argument("--together", type=int, help="so many monitors share the work, beside one alone")
+    for inner in ("--child", "--bootstrap", "--names", "--settings", "--group", "--share"):
         parser.add_argument(inner, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.child == "drain":
@@ -189,9 +249,11 @@ def main() -> None:
     elif args.child == "monitor":
         group = f"bench-{os.getpid()}"
         monitor(args.bootstrap, json.loads(args.names), 2 * args.pairs, group=group, profile=args.profile)
+    elif args.child == "member":
+        member(args.bootstrap, json.loads(args.names), args.group, int(args.share))
     else:
         with running_broker() as broker:
-            compare(args, broker.bootstrap)
+            (side_by_side if args.together else compare)(args, broker.bootstrap)
 
 
 if __name__ == "__main__":
