@@ -196,8 +196,9 @@ def side_by_side(args: argparse.Namespace, bootstrap: str) -> None:
     (alone,) = found[1]
     for count, members in found.items():
         for rates in members:
-            told = f"{rates['read']:10,.0f} messages, {rates['cpu']:10,.0f} per CPU second, {rates['wall']:10,.0f} a second"
-            print(f"one of {count}: {told}, {rates['cpu'] / alone['cpu']:.2f} of one alone")
+            told = f"{rates['read']:10,.0f} messages, {rates['cpu']:10,.0f} per CPU second"
+            share = f"{rates['cpu'] / alone['cpu']:.2f} of one alone"
+            print(f"one of {count}: {told}, {rates['wall']:10,.0f} per second, {share}")
 
 
 def measured(
