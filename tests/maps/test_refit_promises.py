@@ -117,3 +117,17 @@ def test_a_real_fault_after_a_calm_half_year_is_mended_within_days() -> None:
     driven = drive(rows, settings(every_ms=3 * HOUR))
     first = driven.documents[0]
     assert change < first.at_ms < change + 8 * DAY
+
+
+def test_labels_known_later_change_no_earlier_map() -> None:
+    rows = stream(
+        np.random.default_rng(19), 12 * 3000, 12 * DAY, lambda x, t: x - 0.8 * np.sin(t / DAY), mean=-1.0, delay_ms=HOUR
+    )
+    chosen = settings(families=("intercept", "platt", "tracking"))
+    at = 8 * DAY + 20 * 60_000
+    later = rows.known_ms >= at
+    other = drive(Labelled(rows.predicted_ms, rows.known_ms, rows.x, rows.y ^ later), chosen)
+    before, changed = ([d for d in driven.documents if d.at_ms <= at] for driven in (drive(rows, chosen), other))
+    assert "tracking" in {document.family for document in before}
+    assert before == changed
+    assert any(document.at_ms > at for document in other.documents)
