@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
+from streamcal.roles.aggregation import Aggregation
 from streamcal.runtime.config import Config
 from streamcal.runtime.logs.kafka_clients import TUNED
 from streamcal.runtime.logs.kafka_cluster import KafkaCluster
@@ -112,7 +113,7 @@ def monitor(bootstrap: str, names: dict[str, str], total: int, *, group: str, pr
     exporter = Exporter(readers.holder, ExportSettings(), process)
     cluster = KafkaCluster(config)
     held = Monitor(monitor_settings(config, "bench"), cluster, time.monotonic)
-    running = Running(held, readers, 1.0, 45.0)
+    running, merging = Running(held, readers, 1.0, 45.0), Merging()
     clock: list[Clock] = []
     profiler = cProfile.Profile()
 
@@ -128,11 +129,25 @@ def monitor(bootstrap: str, names: dict[str, str], total: int, *, group: str, pr
 
     running.run(finished)
     profiler.disable()
-    clock[0].report(total, commit_s=readers.commits.taken().total_s)
+    clock[0].report(total, commit_s=readers.commits.taken().total_s, merge_s=merging.seconds)
     cluster.close()
     if profile:
         pstats.Stats(profiler, stream=sys.stderr).sort_stats("tottime").print_stats(40)
         pstats.Stats(profiler, stream=sys.stderr).sort_stats("cumulative").print_stats(60)
+
+
+class Merging:
+    """Times `Aggregation.settle`: figures from parts, work of the pipeline that is done, and timed, in commits."""
+
+    def __init__(self) -> None:
+        self.seconds, settle = 0.0, Aggregation.settle
+
+        def timed(aggregation: Aggregation, *args: Any) -> None:
+            began = time.monotonic()
+            settle(aggregation, *args)
+            self.seconds += time.monotonic() - began
+
+        Aggregation.settle = timed  # type: ignore[method-assign]
 
 
 def member(bootstrap: str, names: dict[str, str], group: str, share: int) -> None:
@@ -175,9 +190,10 @@ class Clock:
         cpu, wall = time.process_time() - self._cpu, time.monotonic() - self._wall
         return {"cpu": total / cpu, "wall": total / wall, "read": total, "seconds": wall}
 
-    def report(self, total: int, commit_s: float = 0.0) -> None:
+    def report(self, total: int, commit_s: float = 0.0, merge_s: float = 0.0) -> None:
         rates = self.rates(total)
-        print(json.dumps(rates | {"commit": commit_s / rates["seconds"]}), flush=True)
+        shares = {"commit": commit_s / rates["seconds"], "merge": merge_s / rates["seconds"]}
+        print(json.dumps(rates | shares), flush=True)
 
 
 def side_by_side(args: argparse.Namespace, bootstrap: str) -> None:
@@ -229,8 +245,8 @@ def compare(args: argparse.Namespace, bootstrap: str) -> None:
     medians = {what: float(np.median([rates["cpu"] for rates in runs])) for what, runs in found.items()}
     for what, runs in found.items():
         wall = float(np.median([rates["wall"] for rates in runs]))
-        share = float(np.median([rates["commit"] for rates in runs]))
-        told = f", {share:.1%} of the time in commits" if share else ""
+        share, merging = (float(np.median([rates[name] for rates in runs])) for name in ("commit", "merge"))
+        told = f", {share:.1%} of the time in commits, {merging:.1%} for figures in them" if share else ""
         print(f"{what:32} {medians[what]:10,.0f} messages per CPU second, {wall:10,.0f} per second{told}")
     best = max(rate for what, rate in medians.items() if what != "monitor")
     print(f"monitor / best drain: {medians['monitor'] / best:.2f} of the messages per CPU second")
