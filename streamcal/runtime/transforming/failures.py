@@ -43,7 +43,9 @@ def transaction_failed(error: KafkaError, plan: Plan, where: str) -> BrokerError
         return fenced(plan, where)
     for kinds, what, hint in _KNOWN:
         if isinstance(error, kinds):
-            named = what.format(output=plan.output, group=plan.group_id, id=plan.transactional_id)
+            named = what.format(
+                output=plan.output, group=plan.group_id, id=plan.transactional_id, instance=plan.instance_id
+            )
             return BrokerError(f"{named}: {error}", where=where, hint=f"{hint}; {_AGAIN}")
     return BrokerError(f"a transaction to topic {plan.output!r} failed: {error}", where=where, hint=_AGAIN)
 
@@ -62,7 +64,7 @@ _KNOWN: Final[tuple[tuple[tuple[type[KafkaError], ...], str, str], ...]] = (
     ),
     (
         (InvalidProducerEpochError,),
-        "the broker ended a transaction of {id!r}, which was stopped or cut off for too long, or has a successor",
+        "the broker ended a transaction of {id!r}: it stood too long, or another took over as instance {instance!r}",
         "start it again, and give each process its own transform.instance_id",
     ),
     (
