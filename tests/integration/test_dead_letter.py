@@ -162,6 +162,7 @@ def test_nothing_is_committed_before_rejected_events_are_stored(kafka: str, topi
         # What came before it may be committed, and no more.
         bad_offset = len([event for event in events if event[0] == "p"])
         assert (committed(kafka, settings["kafka"]["group_id"], names["p"]) or 0) <= bad_offset
+        assert rejected(daemon, ["malformed"]) == {"malformed": 0}
         create_topics(kafka, {letters: 1})
         wait_until(lambda: value_of(daemon, "streamcal_dead_letter_total", topic=names["p"], reason="malformed") == 1)
         wait_until(lambda: rejected(daemon, ["malformed"]) == {"malformed": 1})
