@@ -100,19 +100,20 @@ def drain(bootstrap: str, names: dict[str, str], total: int, settings: dict[str,
     consumer.close()
 
 
+def joined(bootstrap: str, names: dict[str, str], group: str) -> tuple[KafkaCluster, Monitor]:
+    """A monitor of the group, with its cluster."""
+    kafka = {"bootstrap_servers": bootstrap, "group_id": group, "start_from": "earliest"}
+    config = Config.model_validate({"kafka": kafka, "topics": names})
+    cluster = KafkaCluster(config)
+    return cluster, Monitor(monitor_settings(config, "bench"), cluster, time.monotonic)
+
+
 def monitor(bootstrap: str, names: dict[str, str], total: int, *, group: str, profile: bool) -> None:
     """The daemon's own loop until everything is counted and durable."""
-    config = Config.model_validate(
-        {
-            "kafka": {"bootstrap_servers": bootstrap, "group_id": group, "start_from": "earliest"},
-            "topics": names,
-        }
-    )
     readers = Readers()
     process = ProcessCollector(BuildInfo("", ""), readers.readiness, readers.commits)
     exporter = Exporter(readers.holder, ExportSettings(), process)
-    cluster = KafkaCluster(config)
-    held = Monitor(monitor_settings(config, "bench"), cluster, time.monotonic)
+    cluster, held = joined(bootstrap, names, group)
     running, merging = Running(held, readers, 1.0, 45.0), Merging()
     clock: list[Clock] = []
     profiler = cProfile.Profile()
@@ -152,11 +153,7 @@ class Merging:
 
 def member(bootstrap: str, names: dict[str, str], group: str, share: int) -> None:
     """One monitor of a group, until nothing more comes; counted from the moment `share` partitions are its own."""
-    config = Config.model_validate(
-        {"kafka": {"bootstrap_servers": bootstrap, "group_id": group, "start_from": "earliest"}, "topics": names}
-    )
-    cluster = KafkaCluster(config)
-    held = Monitor(monitor_settings(config, "bench"), cluster, time.monotonic)
+    cluster, held = joined(bootstrap, names, group)
     running = Running(held, Readers(), 1.0, 45.0)
     began: tuple[int, Clock] | None = None
     last, rates = (0, time.monotonic()), {"cpu": 0.0, "wall": 0.0, "read": 0.0}
