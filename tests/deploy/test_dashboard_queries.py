@@ -81,10 +81,11 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraped]:
         start = time.time()
         thread.start()
         thread.join()
-        # one more scrape and a look at the rules after the last snapshot
-        last = time.time()
-        for prometheus in (core, bins):
-            wait_until(lambda: seen_since(prometheus, last), "the last snapshot in Prometheus")  # noqa: B023
+        # the last snapshot scraped and seen by the rules, and then for two seconds more: whatever it shows lasts
+        for seconds_more in (0, 2):
+            moment = time.time() + seconds_more
+            for prometheus in (core, bins):
+                wait_until(lambda: seen_since(prometheus, moment), "the last snapshot in Prometheus")  # noqa: B023
         yield Scraped(core, bins, start, time.time())
 
 
