@@ -39,6 +39,7 @@ from streamcal.maps.experts import TrackingSettings
 from streamcal.maps.segments import SegmentTracker
 from streamcal.maps.tracking import TrackingFilter, step_cells
 from streamcal.stats.counts import contributions
+from streamcal.stream.events import Names
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))  # what drives a loop
 
@@ -51,6 +52,7 @@ HOUR, DAY = 3_600_000, 86_400_000
 JUNE = int(np.datetime64("2013-06-01", "ms").astype(np.int64))
 TABLE = Path(__file__).parent.parent / "examples" / "flights" / "flights.csv.gz"
 BLOCK = 6_000
+CUT = ("carrier", "origin")
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,8 @@ class Flights:
     p: Floats
     x: Floats
     y: Ints
+    carrier: list[str]
+    origin: list[str]
     leaf: NDArray[np.intp]
     parents: list[NDArray[np.intp]]
 
@@ -81,6 +85,8 @@ def read() -> Flights:
         p,
         np.log(clipped / (1 - clipped)),
         np.array([int(row["label"]) for row in rows]),
+        [row["carrier"] for row in rows],
+        [row["origin"] for row in rows],
         leaf,
         [of_leaf, np.zeros(carrier.max() + 1, dtype=np.intp)],
     )
@@ -230,12 +236,22 @@ def tracking(flights: Flights, step_ms: int, half_life_ms: int) -> tuple[Floats,
     return plain, offsets
 
 
-def refit_loop(flights: Flights, *families: str) -> Floats:
+def refit_loop(flights: Flights, *families: str, by: tuple[str, ...] = ()) -> Floats:
     order = np.argsort(flights.known_ms, kind="stable")
+    names = Names(("carrier", "origin"))
+    pairs = zip(flights.carrier, flights.origin, strict=True)
+    profile = np.array([names.profile(pair) for pair in pairs], dtype=np.int32)
     rows = Labelled(
-        flights.scored_ms[order], flights.known_ms[order], flights.x[order], flights.y[order].astype(np.bool_)
+        flights.scored_ms[order],
+        flights.known_ms[order],
+        flights.x[order],
+        flights.y[order].astype(np.bool_),
+        profile[order],
+        names,
     )
-    served = drive(rows, settings(families=families)).served_at(flights.scored_ms, flights.x)
+    driven = drive(rows, settings(families=families, dimensions=by))
+    segments = {"carrier": flights.carrier, "origin": flights.origin}
+    served = driven.served_at(flights.scored_ms, flights.x, segments)
     return np.log(served) - np.log1p(-served)
 
 
@@ -259,7 +275,12 @@ def main() -> None:
             lambda: tracking(flights, args.step_minutes * 60_000, args.half_life_hours * HOUR),
         ),
         (("refit loop, as the example",), lambda: (refit_loop(flights, *DEFAULT_FAMILIES, "tracking"),)),
+        (
+            ("  with corrections by carrier,origin",),
+            lambda: (refit_loop(flights, *DEFAULT_FAMILIES, "tracking", by=CUT),),
+        ),
         (("refit loop without tracking",), lambda: (refit_loop(flights, *DEFAULT_FAMILIES),)),
+        (("  with corrections by carrier,origin",), lambda: (refit_loop(flights, *DEFAULT_FAMILIES, by=CUT),)),
     ]
     for names, run in methods:
         start = time.perf_counter()

@@ -25,7 +25,8 @@ from streamcal.snapshot import Snapshot
 from streamcal.stats.aggregate import Aggregate
 from streamcal.stats.cells import Cells
 from streamcal.stats.scored import Scored
-from streamcal.stats.series import SeriesTable
+from streamcal.stats.segment_panes import SegmentPanes
+from streamcal.stats.series import SAFETY_FACTOR, SeriesTable
 from streamcal.stream.arrivals import Arrivals
 from streamcal.stream.changes import RowChanges
 from streamcal.stream.events import Names
@@ -74,7 +75,9 @@ class Aggregator:
         self.names = names
         self._tally = tally
         series = SeriesTable(names, settings.cuts, settings.max_segments)
-        self.aggregate = Aggregate(settings.aggregate, series, lambda model: self.rules(model).positives_only)
+        self.aggregate = Aggregate(
+            settings.aggregate, series, lambda model: self.rules(model).positives_only, self._segment_panes
+        )
         self.loops: dict[int, ModelLoop] = {}
         self.watches: dict[int, ModelWatch] = {}
         self.watch_panes: dict[int, WatchPanes] = {}
@@ -139,7 +142,8 @@ class Aggregator:
         loop = self.loops.get(model)
         if loop is None:
             name, settings = self.names.models[model], self._settings
-            loop = self.loops[model] = ModelLoop(settings.loop(name), name, self.aggregate.fits(model))
+            fits, segments = self.aggregate.fits(model), self.aggregate.segments(model)
+            loop = self.loops[model] = ModelLoop(settings.loop(name), name, fits, segments)
             self.watches[model] = ModelWatch(settings.watch(name), model, self._sources)
             self.watch_panes[model] = WatchPanes(
                 self.names, settings.cuts, settings.max_segments, settings.aggregate.pane_ms
@@ -204,7 +208,7 @@ class Aggregator:
         if family == "watch":
             weighed = self.watches[model].weighed_before
             return BEGINNING if weighed is None else weighed
-        if family == "fit":
+        if family in ("fit", "segment"):
             loop, pane_ms = self.loop(model), self._settings.aggregate.pane_ms
             return BEGINNING if self.event_time_ms is None else (self.event_time_ms - 2 * loop.span_ms) // pane_ms
         cohort, slot = self.signs.kept_from(model)
@@ -241,6 +245,15 @@ class Aggregator:
             lag=lag,
             pending_bytes=pending_bytes,
         )
+
+    def _segment_panes(self, model: int) -> SegmentPanes | None:
+        """What is kept for the corrections of a model, where it has any."""
+        settings, name = self._settings, self.names.models[model]
+        cut = settings.corrected(name)
+        if cut is None:
+            return None
+        series = SeriesTable(self.names, settings.cuts, SAFETY_FACTOR * settings.max_segments)
+        return SegmentPanes(series, cut, settings.aggregate.pane_ms, settings.loop(name).step_ms)
 
     def _fold_watched(self, changes: RowChanges, served: Scored) -> None:
         """Bring served contributions to the panes of each model; every model numbers its series by itself."""

@@ -201,7 +201,7 @@ class Engine:
         served, version = batch.served.copy(), batch.map_version.copy()
         for model, loop in models.items():
             mine = (batch.model == model) & ~np.isnan(batch.raw)
-            served[mine] = loop.apply(batch.raw[mine])
+            served[mine] = loop.apply(batch.raw[mine], batch.profile[mine], self.names)
             champion = loop.state()
             version[mine] = NO_VERSION if champion is None else champion.version
         if self._settings.classes:

@@ -75,6 +75,11 @@ class EngineSettings:
     outcome_format: ValueFormat | None = None
     classes: ClassSets = field(default_factory=ClassSets)
 
+    def corrected(self, model: str) -> int | None:
+        """Number of the cut by which the maps of a model are corrected, if they are."""
+        dimensions = self.loop(model).corrected_by
+        return self.cuts.index(dimensions) if dimensions else None
+
     @property
     def history_ms(self) -> int:
         """How long after the last event the longest window still shows anything."""

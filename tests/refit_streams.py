@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,9 @@ from streamcal.maps.document import MapDocument, decode
 from streamcal.maps.loop import LoopSettings, ModelLoop
 from streamcal.stats.counts import contributions
 from streamcal.stats.fit_panes import FitPanes
+from streamcal.stats.segment_panes import SegmentPanes
+from streamcal.stats.series import SeriesTable
+from streamcal.stream.events import Names
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -29,12 +32,14 @@ def sigmoid(z: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class Labelled:
-    """Rows in the order in which they became known; times in ms."""
+    """Rows in the order in which they became known; times in ms; `profile` numbers segments by `names`."""
 
     predicted_ms: Ints
     known_ms: Ints
     x: Floats
     y: NDArray[np.bool_]
+    profile: NDArray[np.int32] | None = None
+    names: Names = field(default_factory=lambda: Names(()))
 
 
 def stream(
@@ -63,8 +68,9 @@ class Driven:
     loop: ModelLoop
     fits: FitPanes
     documents: list[MapDocument]
+    segments: SegmentPanes | None = None
 
-    def served_at(self, times_ms: Ints, x: Floats) -> Floats:
+    def served_at(self, times_ms: Ints, x: Floats, segments: Mapping[str, Sequence[str]] | None = None) -> Floats:
         """Served scores of raw logits predicted at `times_ms`: a map applies after its moment."""
         p = sigmoid(x)
         served = p.copy()
@@ -72,8 +78,17 @@ class Driven:
         index = np.searchsorted(moments, times_ms, side="right") - 1
         for place in np.unique(index[index >= 0]).tolist():
             mine = index == place
-            served[mine] = self.documents[place].to_map().apply(p[mine])
+            rows = np.flatnonzero(mine).tolist()
+            given = segments and {name: [values[row] for row in rows] for name, values in segments.items()}
+            served[mine] = self.documents[place].compile().apply(p[mine], given)
         return served
+
+
+def served_by(loop: ModelLoop, raw: Floats) -> Floats:
+    """What a loop serves now for raw scores without segments."""
+    names = Names(())
+    names.profile(())
+    return loop.apply(raw, np.zeros(len(raw), dtype=np.int32), names)
 
 
 def settings(**options: Any) -> LoopSettings:
@@ -92,10 +107,20 @@ def settings(**options: Any) -> LoopSettings:
 
 def drive(rows: Labelled, chosen: LoopSettings, *, until_ms: int | None = None) -> Driven:
     """Every attempt up to the end of the rows."""
-    driven = Driven(ModelLoop(chosen, "m", fits := FitPanes(9)), fits, [])
+    driven = driven_loop(chosen, rows.names)
     for moment in attempts(driven, rows, until_ms):
         driven.documents += [decode(command.document) for command in driven.loop.attempt(moment)]
     return driven
+
+
+def driven_loop(chosen: LoopSettings, names: Names) -> Driven:
+    """A loop that has seen nothing yet."""
+    fits, segments = FitPanes(9), None
+    if chosen.dimensions:
+        names.model("m")
+        series = SeriesTable(names, [(), chosen.dimensions], 1000)
+        segments = SegmentPanes(series, 1, chosen.pane_ms, chosen.step_ms)
+    return Driven(ModelLoop(chosen, "m", fits, segments), fits, [], segments)
 
 
 def attempts(driven: Driven, rows: Labelled, until_ms: int | None = None) -> Iterator[int]:
@@ -109,6 +134,11 @@ def attempts(driven: Driven, rows: Labelled, until_ms: int | None = None) -> Ite
     for moment in range(int(rows.predicted_ms.min()) // every * every, end // every * every + 1, every):
         stop = int(np.searchsorted(rows.known_ms, moment))
         pane = by_pane[start:stop] // chosen.pane_ms
-        fits.add(pane, bins[start:stop], values[start:stop], rows.predicted_ms[start:stop])
+        made = rows.predicted_ms[start:stop]
+        fits.add(pane, bins[start:stop], values[start:stop], made)
+        if driven.segments is not None and rows.profile is not None:
+            model = np.zeros(stop - start, dtype=np.int32)
+            given = bins[start:stop], values[start:stop]
+            driven.segments.fold(model, rows.profile[start:stop], pane, made, *given)
         start = stop
         yield moment

@@ -158,6 +158,11 @@ class Challengers:
             return self.reasons[family]
         return self.generations[family].newest or "too_few_labels"
 
+    def usable(self) -> dict[str, Map]:
+        """The newest map of every family that has one."""
+        newest = {family: generations.newest for family, generations in self.generations.items()}
+        return {family: map_ for family, map_ in newest.items() if map_ is not None}
+
     def failed(self) -> list[tuple[str, str]]:
         """Families whose newest fit failed for another reason than too few labels, and that reason."""
         reasons = ((family, self.reasons.get(family, "")) for family in self.families)

@@ -175,6 +175,11 @@ class CompiledMap:
                 return number
         return NO_ENTRY
 
+    def line(self, segments: Mapping[str, str]) -> tuple[float, float]:
+        """Slope and offset of a row with these dimensions, on the logit that the family serves."""
+        number = self.entry(segments)
+        return (1.0, 0.0) if number == NO_ENTRY else self._lines[number]
+
     def entries(self, segments: Mapping[str, str | Sequence[str]], n: int) -> Entries:
         """`entry` of `n` rows, intp[n]: each dimension has one value for all of them or a column of values.
 

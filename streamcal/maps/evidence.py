@@ -31,7 +31,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["CEILING", "FLOOR", "MIN_BLOCKS", "MOST_BLOCKS", "Evidence"]
+__all__ = ["CEILING", "FLOOR", "MIN_BLOCKS", "MOST_BLOCKS", "Evidence", "surpasses"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -52,6 +52,12 @@ MIN_BLOCKS: Final = 4
 LONGEST_SHARE: Final = 14
 """The longest block is at most the fit window over this, a day of 14: 16 hours where attempts are hourly. Blocks twice
 as long cost .0015 of log loss on flights, half as long save .0009 and are fooled by a day's weather more often."""
+
+
+def surpasses(gain: float, error: float, bar: float) -> bool:
+    """Whether a gain is above `bar` and above its standard error."""
+    # The error of a lone block is the gain itself, but for rounding.
+    return gain > bar and gain > error * (1.0 + 1e-9)
 
 
 class Evidence:
@@ -130,6 +136,11 @@ class Evidence:
         if len(found) < MIN_BLOCKS:
             return float(found.sum()), math.inf
         return float(found.sum()), float(np.sqrt(len(found) * found.var(ddof=1)))
+
+    def suffices(self, family: str) -> bool:
+        """Whether a challenger has gained the bar, and of late more than its standard error."""
+        gain, error = self.recent(family)
+        return self.gain_of(family) >= self.bar and surpasses(gain, error, 0.0)
 
     def _make_room(self) -> None:
         """Merge pairs of blocks, or drop the oldest where they are as long as they get."""

@@ -76,6 +76,11 @@ class Map(Protocol):
         ...
 
 
+def same_map(one: Map, other: Map) -> bool:
+    """Whether two maps are of one family and have the same parameters, to the bit."""
+    return one.family == other.family and one.parameters() == other.parameters()
+
+
 @dataclass(frozen=True, slots=True)
 class Identity:
     """The score as it is, within the clip.

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from streamcal.maps.compiled import CompiledMap
+from streamcal.maps.corrections import Corrections
 from streamcal.maps.document import MapDocument, decode, encode
 from streamcal.maps.evidence import Evidence
 from streamcal.maps.families import Map
@@ -16,6 +18,7 @@ from streamcal.maps.ledger import MapAttempt, MapLedger, MapRequest, Trigger
 from streamcal.maps.loop_settings import LoopSettings
 from streamcal.maps.publishing import Epochs, PublishMap, shadow_key
 from streamcal.snapshot import MapState
+from streamcal.stream.events import Names
 
 __all__ = ["MapHolder"]
 
@@ -35,6 +38,7 @@ class MapHolder:
     name : str
         The model.
     evidence : Evidence
+    corrections : Corrections or None
 
     Attributes
     ----------
@@ -42,20 +46,24 @@ class MapHolder:
         Versions, results, history.
     evidence : Evidence
         What speaks for the challengers.
+    corrections : Corrections or None
+        What segments add to the map to better.
     champion : Incumbent
         What is in force.
     candidate : Incumbent or None
         What would be in force, had the loop not been in shadow.
     """
 
-    def __init__(self, settings: LoopSettings, name: str, evidence: Evidence) -> None:
+    def __init__(self, settings: LoopSettings, name: str, evidence: Evidence, corrections: Corrections | None) -> None:
         self.settings = settings
         self.name = name
         self.ledger = MapLedger(name, settings.history)
         self.evidence = evidence
+        self.corrections = corrections
         self.champion = raw_scores()
         self.candidate: Incumbent | None = None
         self._epochs = Epochs()
+        self._compiled: tuple[MapDocument, CompiledMap] | None = None
 
     @property
     def version(self) -> int:
@@ -77,7 +85,7 @@ class MapHolder:
         prior = self.settings.prior
         if self.champion.document is not None or prior is None:
             return []
-        document = self.ledger.document(prior, at_ms=0, parent=None)
+        document = self.ledger.document(prior, at_ms=0, parent=None, segments=self.settings.prior_segments)
         return [self._put_in_force(document, prior, None, self._entry("day_0", 0))]
 
     def adopt(self, documents: Sequence[bytes]) -> None:
@@ -92,7 +100,7 @@ class MapHolder:
         self.ledger.seen(found)
         if (adopted := higher(found, self.champion)) is not None:
             self.champion = adopted
-            self.evidence.restart()
+            self._begin_again()
 
     def adopt_shadow(self, documents: Sequence[bytes]) -> None:
         """Take over the candidates published under `shadow_key`: the highest is the one to better.
@@ -106,16 +114,35 @@ class MapHolder:
         self.ledger.seen(found)
         if (adopted := higher(found, self.candidate)) is not None:
             self.candidate = adopted
-            self.evidence.restart()
+            self._begin_again()
 
     def standing(self) -> list[PublishMap]:
         """What is in force and the candidate, to be published once more by whoever goes on with a saved state."""
         held = ((self.name, self.champion), (shadow_key(self.name), self.candidate))
         return [PublishMap(key, encode(of.document)) for key, of in held if of is not None and of.document is not None]
 
-    def apply(self, raw: Floats) -> Floats:
-        """Served scores for raw ones: through the champion, unchanged where there is none."""
-        return raw if self.champion.document is None else self.champion.map_.apply(raw)
+    def apply(self, raw: Floats, profile: NDArray[np.int32], names: Names) -> Floats:
+        """Served scores for raw ones: through the champion, unchanged where there is none.
+
+        Parameters
+        ----------
+        raw : float64[n]
+        profile : int32[n]
+            Segments of each row, by `names`.
+        names : Names
+        """
+        document = self.champion.document
+        if document is None:
+            return raw
+        if not document.segments:
+            return self.champion.map_.apply(raw)
+        if self._compiled is None or self._compiled[0] is not document:
+            self._compiled = document, document.compile()
+        compiled = self._compiled[1]
+        distinct, place = np.unique(profile, return_inverse=True)
+        segments = (dict(zip(names.dimensions, names.profiles[index], strict=True)) for index in distinct.tolist())
+        entries = np.array([compiled.entry(each) for each in segments], dtype=np.intp)
+        return compiled.apply_entries(raw, entries[place])
 
     def state(self) -> MapState | None:
         """The champion, or None."""
@@ -133,22 +160,37 @@ class MapHolder:
             return self.candidate
         return self.champion
 
-    def _change(self, document: MapDocument, map_: Map, parent: Map | None, entry: MapAttempt) -> PublishMap:
+    def _change(
+        self, document: MapDocument, map_: Map, parent: Map | None, entry: MapAttempt, reference: str | None = None
+    ) -> PublishMap:
         """Put a map in force, or among the candidates where the loop is in shadow."""
         if self.settings.mode == "auto":
-            return self._put_in_force(document, map_, parent, entry)
+            return self._put_in_force(document, map_, parent, entry, reference)
         self.candidate = in_force(document, map_, parent)
-        self.evidence.restart()
+        self._begin_again(reference)
         entry.promoted, entry.reason = False, "shadow"
         self.ledger.put(document, entry)
         return PublishMap(shadow_key(self.name), encode(document))
 
-    def _put_in_force(self, document: MapDocument, map_: Map, parent: Map | None, entry: MapAttempt) -> PublishMap:
+    def _put_in_force(
+        self, document: MapDocument, map_: Map, parent: Map | None, entry: MapAttempt, reference: str | None = None
+    ) -> PublishMap:
         self.champion = in_force(document, map_, parent)
         if self._judged is self.champion:
-            self.evidence.restart()
+            self._begin_again(reference)
         self.ledger.put(document, entry)
         return PublishMap(self.name, encode(document))
+
+    def _begin_again(self, reference: str | None = None) -> None:
+        """The map to better has changed; `reference` as `Corrections.follow` takes it."""
+        self.evidence.restart()
+        self._correct_beside(reference)
+
+    def _correct_beside(self, reference: str | None) -> None:
+        if self.corrections is not None:
+            judged = self._judged
+            own = {} if judged.document is None else judged.document.segments
+            self.corrections.follow(reference, judged.map_, own, judged.since_ms)
 
     def _entry(
         self,

@@ -8,7 +8,7 @@ by the map before). Both maps are applied to the raw scores; nothing depends on 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -50,6 +50,11 @@ class Incumbent:
     parent: Map | None
     served: Generations
     parent_gain: float = field(default=0.0)
+
+    def copy(self) -> Incumbent:
+        """The same, to go another way."""
+        served = Generations(list(self.served.from_ms), list(self.served.maps))
+        return replace(self, served=served)
 
     @property
     def map_(self) -> Map:

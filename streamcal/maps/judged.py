@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +22,7 @@ from streamcal.stats.counts import PLAIN, SCALE, Column
 from streamcal.stats.fit_panes import Entered
 from streamcal.stats.layout import CENTRES, N_BINS
 
-__all__ = ["Generations", "JudgedRows", "judged_rows", "log_loss"]
+__all__ = ["Generations", "JudgedRows", "judged_rows", "log_loss", "weighed", "weighs"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -72,16 +73,26 @@ class JudgedRows:
 def judged_rows(entered: Entered, step_ms: int) -> JudgedRows:
     """Rows of `entered`, whatever pane they are in."""
     cells = reduce_cells(entered.step * N_BINS + entered.bins, entered.values)
-    weighted = cells.values.shape[1] > PLAIN
+    held = weighs(cells.values)
+    code = cells.code[held]
+    return weighed(code // N_BINS * step_ms, code % N_BINS, cells.values[held])
+
+
+def weighs(values: Ints) -> NDArray[np.bool_]:
+    """Whether cells hold rows that weigh anything, of counts of shape (M, K)."""
+    return np.asarray(values[:, Column.W if values.shape[1] > PLAIN else Column.N] > 0)
+
+
+def weighed(predicted_ms: Ints, bins: Ints, values: Ints) -> JudgedRows:
+    """Rows of cells that weigh something, shape (M,), (M,) and (M, K); `predicted_ms` ascends."""
+    weighted = values.shape[1] > PLAIN
     first = Column.W if weighted else Column.N
-    held = cells.values[:, first] > 0
-    code, values = cells.code[held], cells.values[held]
     columns: Floats = values.T / SCALE[: values.shape[1], None]
     weight, positive = columns[first], columns[first + 1]
-    score = CENTRES[code % N_BINS] + columns[Column.WDP if weighted else Column.DP] / weight
-    scale = float(weight.sum() / columns[Column.W2].sum()) if weighted and len(code) else 1.0
+    score = CENTRES[bins] + columns[Column.WDP if weighted else Column.DP] / weight
+    scale = float(weight.sum() / columns[Column.W2].sum()) if weighted and len(bins) else 1.0
     n, positives = values[:, Column.N], values[:, Column.Y]
-    return JudgedRows(code // N_BINS * step_ms, score, weight * scale, positive * scale, n, positives)
+    return JudgedRows(predicted_ms, score, weight * scale, positive * scale, n, positives)
 
 
 def log_loss(rows: JudgedRows, served: Floats) -> Floats:
@@ -118,15 +129,16 @@ class Generations:
         gone = max(bisect_right(self.from_ms, moment_ms) - 1, 0)
         del self.from_ms[:gone], self.maps[:gone]
 
-    def log_loss(self, rows: JudgedRows) -> Floats:
-        """`log_loss` of what was in force at each row's prediction; NaN where nothing was."""
-        loss = np.full(len(rows), np.nan)
+    def served(self, rows: JudgedRows) -> Floats:
+        """What was in force at each row's prediction says of it; NaN where nothing was."""
+        served = np.full(len(rows), np.nan)
         index = np.searchsorted(np.array(self.from_ms, dtype=np.int64), rows.predicted_ms, side="right") - 1
         starts = np.flatnonzero(np.diff(index, prepend=-2)).tolist()
-        served = np.full(len(rows), 0.5)
-        for start, stop in zip(starts, [*starts[1:], len(rows)], strict=True):
+        for start, stop in pairwise([*starts, len(rows)]):
             if (number := int(index[start])) >= 0:
                 served[start:stop] = self.maps[number].apply(rows.score[start:stop])
-        known = index >= 0
-        loss[known] = log_loss(rows, served)[known]
-        return loss
+        return served
+
+    def log_loss(self, rows: JudgedRows) -> Floats:
+        """`log_loss` of what was in force at each row's prediction; NaN where nothing was."""
+        return log_loss(rows, self.served(rows))

@@ -9,6 +9,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from streamcal.maps.compiled import SegmentTable
 from streamcal.maps.document import Counts, FitWindow, MapDocument, new_document
 from streamcal.maps.families import Map
 from streamcal.state.trees import recorded
@@ -121,8 +122,12 @@ class MapLedger:
         fitted_on: tuple[FitWindow | None, Counts] | None = None,
         evidence: Mapping[str, float] | None = None,
         like: MapDocument | None = None,
+        segments: SegmentTable | None = None,
     ) -> MapDocument:
-        """A document of the next version; `like` had the same map, and says what it was fitted on."""
+        """A document of the next version.
+
+        `like` had the same map, and says what it was fitted on, and which entries it has unless `segments` do.
+        """
         self.version += 1
         if like is not None:
             fitted_on = (like.fit_window, like.counts)
@@ -136,7 +141,7 @@ class MapLedger:
             counts=counts,
             evidence=evidence,
             parent=None if parent is None else parent.version,
-            segments=None if like is None else like.segments,
+            segments=like.segments if segments is None and like is not None else segments,
         )
 
     def put(self, document: MapDocument, entry: MapAttempt) -> None:

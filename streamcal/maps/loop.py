@@ -4,6 +4,8 @@ Everything here is a function of frozen rows and of event time: an attempt reads
 more (see `streamcal.stream.join`), so a replay decides what the run decided. An attempt that no new row has come for
 does nothing at all: whether time is told of it depends on which log was ahead.
 
+Corrections per segment stand beside the map in force and are put there, moved and taken back by `corrections`.
+
 Attempts are made on *schedule*, at each multiple of ``refit.every``; when an *alarm* begins; and when a person asks
 (`MapRequest`). Each of them judges what has become known (`evidence`), lets the watch take back a map that is worse
 than its parent (`incumbent`), fits every family again (`challengers`), and decides (`policy`). With ``mode: shadow``
@@ -19,30 +21,35 @@ from numpy.typing import NDArray
 
 from streamcal.errors import StreamcalError
 from streamcal.maps.challengers import TRACKING, Challengers
+from streamcal.maps.corrected import CorrectedHolder, in_shadow, made
+from streamcal.maps.corrections import Corrections
 from streamcal.maps.document import Counts, FitWindow, MapDocument, encode
 from streamcal.maps.evidence import Evidence
 from streamcal.maps.families import Map
 from streamcal.maps.guards import LARGEST_STEP, dispersion, largest_step, mean_is_off, scarcer
-from streamcal.maps.holder import MapHolder
 from streamcal.maps.judged import judged_rows
 from streamcal.maps.ledger import MapAttempt, MapRequest, Trigger
 from streamcal.maps.loop_settings import LoopSettings
-from streamcal.maps.policy import WAGER, Decision, decide, gain_bar
+from streamcal.maps.policy import WAGER, Decision, decide
 from streamcal.maps.publishing import PublishMap, shadow_key, shadowed_model
 from streamcal.maps.wanted import Attempted, document_of, map_to_go_back_to, map_to_promote
 from streamcal.stats.counts import Column
 from streamcal.stats.fit_panes import Entered, FitPanes
+from streamcal.stats.segment_panes import SegmentPanes
 
 __all__ = ["LoopSettings", "MapAttempt", "MapRequest", "ModelLoop", "PublishMap", "shadow_key", "shadowed_model"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
+_NOTHING_CHANGES: Final = ("cooling_down", "pinned", "too_few_labels")
+"""Refusals that keep corrections per segment from coming into force too."""
+
 _SMALLEST_MOVE: Final = 0.005
 """Logits by which a tracking filter's map must have moved to be published: a twentieth of the tolerance of alarms."""
 
 
-class ModelLoop(MapHolder):
+class ModelLoop(CorrectedHolder):
     """Keeps the map of one model and tries to better it.
 
     Parameters
@@ -52,6 +59,8 @@ class ModelLoop(MapHolder):
         The model.
     fits : FitPanes
         What its fits read; must be empty still.
+    segments : SegmentPanes, optional
+        What its corrections read; without it there are none.
 
     Attributes
     ----------
@@ -60,15 +69,22 @@ class ModelLoop(MapHolder):
     challengers : Challengers
     """
 
-    STATE = ("ledger", "pinned", "evidence", "challengers", "champion", "candidate", "_epochs")
+    STATE = ("ledger", "pinned", "evidence", "corrections", "challengers", "champion", "candidate", "_epochs")
+    ADDED = ("corrections",)
 
-    def __init__(self, settings: LoopSettings, name: str, fits: FitPanes) -> None:
+    def __init__(self, settings: LoopSettings, name: str, fits: FitPanes, segments: SegmentPanes | None = None) -> None:
         self.pinned = False
         self.challengers = Challengers(settings.challengers())
         families = self.challengers.families
-        bar = gain_bar(len(families))
-        super().__init__(settings, name, Evidence(families, settings.every_ms, settings.fit_window_ms, bar))
-        self._fits = fits
+        bar = settings.bar(len(families))
+        corrected = None if segments is None else settings.corrections(bar)
+        super().__init__(
+            settings,
+            name,
+            Evidence(families, settings.every_ms, settings.fit_window_ms, bar),
+            None if corrected is None else Corrections(corrected),
+        )
+        self._fits, self._segments = fits, segments
         fits.step_ms = settings.step_ms
 
     @property
@@ -124,7 +140,7 @@ class ModelLoop(MapHolder):
                 old, map_ = self.champion.document, wanted.map_
                 document = self.ledger.document(map_, at_ms=moment_ms, parent=old, like=wanted.source)
                 entry = self._entry("rollback", moment_ms, "manual", request)
-                return _made(document, self._put_in_force(document, map_, None, entry))
+                return made(document, self._put_in_force(document, map_, None, entry))
             case "promote":
                 return self._promote_as_asked(moment_ms, request)
 
@@ -133,18 +149,25 @@ class ModelLoop(MapHolder):
     def _attempt(self, moment_ms: int, trigger: Trigger, request: MapRequest | None = None) -> Attempted:
         stop = (moment_ms - self.settings.maturity_ms) // self.settings.pane_ms
         # Panes are let go even where nothing is fitted.
-        fresh = self._fits.move(stop - self.settings.fit_window_ms // self.settings.pane_ms, stop)
+        start = stop - self.settings.fit_window_ms // self.settings.pane_ms
+        fresh = self._fits.move(start, stop)
         entered = self._fits.take_entered()
+        of_segments = None if self._segments is None else self._segments.take(start, stop)
         if self.settings.mode == "off" or not self.challengers.families or not (fresh or request):
             return Attempted([], False, "")
         self._judge(entered, moment_ms)
+        self._correct(of_segments, self.challengers.usable(), moment_ms)
         if self._is_worse_than_parent():
             return self._roll_back(moment_ms, self._entry("worse_than_parent", moment_ms, trigger, request))
+        if not self.pinned and self._is_worse_corrected(self._fits):
+            return self._turn(moment_ms, self._entry("worse_than_parent", moment_ms, trigger, request), on=False)
         self.challengers.refit(self._fits.whole(), moment_ms, due=trigger != "schedule")
         decision = self._decide(moment_ms, trigger)
         if decision.promoted and self.challengers.fitted_ms != moment_ms:
             self.challengers.refit(self._fits.whole(), moment_ms, due=True)
             decision = self._decide(moment_ms, trigger)
+        if decision.map_ is None and decision.reason not in _NOTHING_CHANGES and self._may_correct(moment_ms):
+            return self._turn(moment_ms, self._entry("segments", moment_ms, trigger, request), on=True)
         if decision.map_ is None:
             entry = self._entry(decision.reason, moment_ms, trigger, request, promoted=False, family=decision.family)
             self.ledger.refuse(entry)
@@ -152,7 +175,7 @@ class ModelLoop(MapHolder):
         self.results["promoted", ""] += 1
         document = self._fitted(decision.map_, moment_ms, decision)
         entry = self._entry("", moment_ms, trigger, request)
-        return self._tried(document, decision.map_, self._judged.map_, entry)
+        return self._tried(document, decision.map_, self._judged.map_, entry, reference=decision.map_.family)
 
     def _judge(self, entered: Entered, moment_ms: int) -> None:
         """Add up what the rows that became known say, then let the tracking filter learn from them."""
@@ -193,32 +216,46 @@ class ModelLoop(MapHolder):
         assert judged.parent is not None
         self.results["rolled_back", "worse_than_parent"] += 1
         evidence = {"parent_gain": judged.parent_gain}
+        reference, segments = self._of_parent()
         document = self.ledger.document(
             judged.parent,
             at_ms=moment_ms,
             parent=judged.document,
             evidence=evidence,
             like=document_of(judged.parent, self.history),
+            segments=segments,
         )
-        return self._tried(document, judged.parent, None, entry)
+        return self._tried(document, judged.parent, None, entry, reference=reference)
 
     def _publication(self, moment_ms: int) -> list[PublishMap]:
-        """What the tracking filter says now, where it is the map to better, has moved, and passes its guards."""
-        judged = self._judged
-        if self.pinned or judged.map_.family != TRACKING or TRACKING not in self.challengers.families:
+        """What the tracking filter and the corrections say now, as far as they are in force and have moved."""
+        if self.pinned:
             return []
-        map_ = self.challengers.newest(TRACKING)
-        if isinstance(map_, str):
+        judged, map_ = self._judged, self._moved()
+        corrected = self.corrections is not None and self.corrections.publish(moment_ms)
+        if map_ is None and not corrected:
             return []
-        if not _SMALLEST_MOVE <= largest_step(self._fits.whole(), judged.map_, map_) <= LARGEST_STEP:
-            return []
-        document = self.ledger.document(map_, at_ms=moment_ms, parent=judged.document)
-        judged.publish(document, map_, moment_ms, self.settings.memory_ms)
+        like = judged.document if map_ is None else None
+        document = self.ledger.document(
+            map_ or judged.map_, at_ms=moment_ms, parent=judged.document, like=like, segments=self._table()
+        )
+        judged.publish(document, map_ or judged.map_, moment_ms, self.settings.memory_ms)
         if judged is not self.champion:
             return [PublishMap(shadow_key(self.name), encode(document))]
         self._epochs.publish(document.version)
         self.ledger.publish(document)
         return [PublishMap(self.name, encode(document))]
+
+    def _moved(self) -> Map | None:
+        """The tracking filter's map, where that is the one to better, has moved, and passes its guards."""
+        judged = self._judged
+        if judged.map_.family != TRACKING or TRACKING not in self.challengers.families:
+            return None
+        map_ = self.challengers.newest(TRACKING)
+        if isinstance(map_, str):
+            return None
+        step = largest_step(self._fits.whole(), judged.map_, map_)
+        return map_ if _SMALLEST_MOVE <= step <= LARGEST_STEP else None
 
     # --- what is in force ----------------------------------------------------------------------------------------
 
@@ -234,16 +271,17 @@ class ModelLoop(MapHolder):
         self.results["promoted", ""] += 1
         document = self._fitted(map_, moment_ms) if wanted.fitted else None
         document = document or self.ledger.document(map_, at_ms=moment_ms, parent=old.document, like=wanted.source)
-        return _made(
-            document, self._put_in_force(document, map_, old.map_, self._entry("", moment_ms, "manual", request))
-        )
+        entry, reference = self._entry("", moment_ms, "manual", request), map_.family if wanted.fitted else None
+        return made(document, self._put_in_force(document, map_, old.map_, entry, reference))
 
-    def _tried(self, document: MapDocument, map_: Map, parent: Map | None, entry: MapAttempt) -> Attempted:
+    def _tried(
+        self, document: MapDocument, map_: Map, parent: Map | None, entry: MapAttempt, *, reference: str
+    ) -> Attempted:
         """What an attempt that made a document came to."""
-        command = self._change(document, map_, parent, entry)
+        command = self._change(document, map_, parent, entry, reference)
         if self.settings.mode == "auto":
-            return _made(document, command)
-        return Attempted([command], True, f"candidate version {document.version}, in shadow")
+            return made(document, command)
+        return Attempted([command], True, in_shadow(document))
 
     def _fitted(self, map_: Map, moment_ms: int, decision: Decision | None = None) -> MapDocument:
         """A document of a map fitted to the window as it stands."""
@@ -256,8 +294,5 @@ class ModelLoop(MapHolder):
             parent=self.champion.document,
             fitted_on=(FitWindow(max(start, 0) * pane_ms, stop * pane_ms), Counts(n, positives)),
             evidence=None if decision is None else decision.evidence,
+            segments=None if self.corrections is None else self.corrections.newest(map_.family),
         )
-
-
-def _made(document: MapDocument, command: PublishMap) -> Attempted:
-    return Attempted([command], True, f"version {document.version}")

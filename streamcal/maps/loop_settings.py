@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from streamcal.maps.challengers import ChallengerSettings
+from streamcal.maps.compiled import SegmentTable
+from streamcal.maps.corrections import CorrectionSettings
 from streamcal.maps.costs import DEFAULT_FAMILIES
 from streamcal.maps.families import Map
+from streamcal.maps.policy import gain_bar
 from streamcal.stats.fit_panes import step_length
 
 __all__ = ["LoopSettings"]
@@ -31,6 +34,10 @@ class LoopSettings:
         Latest entries of the map history that are kept; None: all (bounded input).
     families : tuple of str
         Challengers.
+    dimensions : tuple of str
+        By which maps are corrected, the coarsest first: one of the configured cuts. Empty: not at all.
+    prior_segments : SegmentTable
+        Entries of the map of day 0.
     horizon_ms, out_of_order_ms : int
         A label is known so long after its prediction at the latest; together a maturity window.
     """
@@ -44,6 +51,8 @@ class LoopSettings:
     prior: Map | None
     history: int | None = None
     families: tuple[str, ...] = DEFAULT_FAMILIES
+    dimensions: tuple[str, ...] = ()
+    prior_segments: SegmentTable = field(default_factory=dict)
     horizon_ms: int = 86_400_000
     out_of_order_ms: int = 60_000
 
@@ -61,6 +70,28 @@ class LoopSettings:
     def step_ms(self) -> int:
         """Length of a step of prediction time."""
         return step_length(self.pane_ms, self.every_ms)
+
+    @property
+    def corrected_by(self) -> tuple[str, ...]:
+        """Dimensions by which maps are corrected; empty where nothing is fitted."""
+        return () if self.mode == "off" else self.dimensions
+
+    def bar(self, families: int) -> float:
+        """Nats that each of so many families, and the corrections where there are any, must gain."""
+        return gain_bar(families + bool(self.corrected_by))
+
+    def corrections(self, bar: float) -> CorrectionSettings | None:
+        """What the corrections are told; None where there are none."""
+        if not self.corrected_by:
+            return None
+        return CorrectionSettings(
+            dimensions=self.corrected_by,
+            every_ms=self.every_ms,
+            fit_window_ms=self.fit_window_ms,
+            memory_ms=self.memory_ms,
+            step_ms=self.step_ms,
+            bar=bar,
+        )
 
     def challengers(self) -> ChallengerSettings:
         """What the challengers are told."""

@@ -31,7 +31,7 @@ from types import MappingProxyType
 from typing import Final
 
 from streamcal.maps.challengers import Challengers
-from streamcal.maps.evidence import Evidence
+from streamcal.maps.evidence import Evidence, surpasses
 from streamcal.maps.families import Intercept, Map, Tracking
 from streamcal.maps.guards import LARGEST_STEP, largest_step, mean_is_off, scarcer
 from streamcal.stats.fit_panes import FitPanes
@@ -112,10 +112,10 @@ def gain_bar(families: int) -> float:
 
 def preferred(evidence: Evidence) -> list[str]:
     """Families that suffice, the chosen one first, then from the cheapest on; `evidence.families` is in that order."""
-    sufficient = [family for family in evidence.families if _suffices(evidence, family)]
+    sufficient = [family for family in evidence.families if evidence.suffices(family)]
     chosen = ""
     for family in sufficient:
-        if not chosen or _surpasses(*evidence.recent(family, over=chosen), WAGER):
+        if not chosen or surpasses(*evidence.recent(family, over=chosen), WAGER):
             chosen = family
     return sorted(sufficient, key=lambda family: family != chosen)
 
@@ -178,15 +178,6 @@ def _refreshed(evidence: Evidence, fits: FitPanes, in_force: Map, fitted_on: int
         return []
     grown = scarcer(fits.whole()) >= REFRESH * fitted_on
     return [family] if grown and evidence.gain_of(family) > 0.0 else []
-
-
-def _suffices(evidence: Evidence, family: str) -> bool:
-    return evidence.gain_of(family) >= evidence.bar and _surpasses(*evidence.recent(family), 0.0)
-
-
-def _surpasses(gain: float, error: float, bar: float) -> bool:
-    # The error of a lone block is the gain itself, but for rounding.
-    return gain > bar and gain > error * (1.0 + 1e-9)
 
 
 def _told(evidence: Evidence, family: str) -> Mapping[str, float]:

@@ -12,7 +12,7 @@ beside the offset, shrunk about the global slope, and left at its parent's below
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -38,6 +38,9 @@ Indices = NDArray[np.intp]
 
 SLOPE_POSITIVES: Final = 200.0
 """Standard error .05 to .07 of the slope: less cannot tell a slope of .9 from 1."""
+
+STEEPEST_FALL: Final = -0.9
+"""Change of slope at which slopes are not trusted, for any segment: a map falls with the score from -1 on."""
 
 ROUNDS: Final = 30
 """Most rounds of `pool_rows`. Newton's steps settle in five; the rest is for tau, which moves with the offsets."""
@@ -114,7 +117,7 @@ def segment_sums(rows: Rows, segment: Indices, global_logit: Floats, intercept: 
 def segment_offsets(
     sums: SegmentSums, parents: Sequence[Indices], *, slopes: bool = True, root_sd: float = np.inf
 ) -> SegmentOffsets:
-    """Pool slopes where data allow, then offsets beside them.
+    """Pool slopes where data allow and no map would be turned over, then offsets beside them.
 
     Parameters
     ----------
@@ -139,6 +142,8 @@ def segment_offsets(
     enough = (sums.positives > SLOPE_POSITIVES) & (profile > 0) & slopes
     turn = (linear_slope - cross * sums.linear_offset / safe) / np.where(enough, profile, 1.0)
     turned = pool(turn, np.where(enough, profile, 0.0), parents, root_variance=0.0)
+    if any((level <= STEEPEST_FALL).any() for level in turned.offsets):
+        return segment_offsets(sums, parents, slopes=False, root_sd=root_sd)
     about = (sums.linear_offset - cross * turned.offsets[-1]) / safe
     moved = pool(about, information, parents, root_variance=root_sd**2)
     intercepts = tuple(move - pivot * slope for move, slope in zip(moved.offsets, turned.offsets, strict=True))
@@ -188,6 +193,8 @@ class SegmentTracker:
         0: the global map follows what all segments have in common.
     """
 
+    STATE = ("_sums", "_intercept", "_slope")
+
     def __init__(self, half_life_steps: float, *, slopes: bool = True, root_sd: float = 0.0) -> None:
         self._keep = 0.5 ** (1.0 / half_life_steps)
         self._slopes, self._root_sd = slopes, root_sd
@@ -220,17 +227,15 @@ class SegmentTracker:
         self._intercept, self._slope = found.intercepts[-1], found.slopes[-1]
         return found
 
-    def forget(self, segment: Indices) -> None:
-        """Start these segments anew, before their numbers are given to others."""
-        self._sums[:, segment] = 0.0
-        self._intercept = self._intercept.copy()
-        self._slope = self._slope.copy()
-        self._intercept[segment] = self._slope[segment] = 0.0
+    def rearrange(self, order: Indices) -> None:
+        """Give segments other numbers: segment i is what `order[i]` was, and begins anew where that is -1."""
+        kept = order >= 0
+        self._sums, self._intercept, self._slope = (
+            np.where(kept, held[..., order], 0.0) if held.shape[-1] else np.zeros((*held.shape[:-1], len(order)))
+            for held in (self._sums, self._intercept, self._slope)
+        )
 
-    def state(self) -> dict[str, Floats]:
-        """All that moves, as arrays; `restore` continues from it to the bit."""
-        return {"sums": self._sums.copy(), "intercept": self._intercept.copy(), "slope": self._slope.copy()}
-
-    def restore(self, state: Mapping[str, Floats]) -> None:
-        """Take over what `state` gave."""
-        self._sums, self._intercept, self._slope = (state[name].copy() for name in ("sums", "intercept", "slope"))
+    @property
+    def information(self) -> Floats:
+        """What is known of each segment's offset: the inverse of its variance; float64[S]."""
+        return np.asarray(self._sums[SegmentSums._fields.index("offset_offset")])

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from streamcal.errors import StreamcalError
 from streamcal.maps.challengers import Challengers
 from streamcal.maps.document import MapDocument
-from streamcal.maps.families import Map
+from streamcal.maps.families import Map, same_map
 from streamcal.maps.incumbent import Incumbent
 from streamcal.maps.ledger import MapAttempt, MapRequest
 from streamcal.maps.publishing import PublishMap
@@ -62,7 +62,7 @@ class Wanted:
         """Raise StreamcalError if it is in force already: a version more would only start its watch anew."""
         held = champion.document
         segments = {} if self.source is None else self.source.segments
-        if held is not None and _same(held.to_map(), self.map_) and held.segments == segments:
+        if held is not None and same_map(held.to_map(), self.map_) and held.segments == segments:
             raise StreamcalError(f"that map is in force already, as version {held.version}")
 
 
@@ -117,7 +117,7 @@ def map_to_go_back_to(request: MapRequest, history: Sequence[MapAttempt], champi
 def document_of(map_: Map, history: Sequence[MapAttempt]) -> MapDocument | None:
     """The newest document in the history that has this map; None where there is none."""
     found = (entry.document for entry in reversed(history) if entry.document is not None)
-    return next((document for document in found if _same(document.to_map(), map_)), None)
+    return next((document for document in found if same_map(document.to_map(), map_)), None)
 
 
 def _of_version(version: int, history: Iterable[MapAttempt], why_not: str = "") -> Wanted:
@@ -129,7 +129,3 @@ def _of_version(version: int, history: Iterable[MapAttempt], why_not: str = "") 
         what = " ".join(filter(None, (f"version {version}", why_not, "is not in the map history")))
         raise StreamcalError(what, hint=f"versions kept: {kept}")
     return Wanted(held[version].to_map(), held[version])
-
-
-def _same(one: Map, other: Map) -> bool:
-    return one.family == other.family and one.parameters() == other.parameters()

@@ -246,6 +246,8 @@ class Merge:
                 aggregator.aggregate.add_everything(cells)
             case "fit":
                 aggregator.aggregate.add_fit(model, pane, cells)
+            case "segment":
+                aggregator.aggregate.add_segments(model, pane, cells)
             case "watch":
                 aggregator.add_watch(model, pane, cells)
             case "cohort":
@@ -258,6 +260,9 @@ class Merge:
         match family:
             case "window" | "everything":
                 return self._aggregator.aggregate.series
+            case "segment":
+                segments = self._aggregator.aggregate.segments(model)
+                return None if segments is None else segments.series
             case "watch":
                 return self._aggregator.watch_panes[model].series
             case "score":

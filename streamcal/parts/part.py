@@ -25,13 +25,14 @@ Ints = NDArray[np.int64]
 SeriesKey = tuple[int, tuple[str, ...]]
 """Cut number and values of a segment."""
 
-Family = Literal["window", "everything", "fit", "watch", "cohort", "score"]
-FAMILIES: Final[tuple[Family, ...]] = ("window", "everything", "fit", "watch", "cohort", "score")
+Family = Literal["window", "everything", "fit", "segment", "watch", "cohort", "score"]
+FAMILIES: Final[tuple[Family, ...]] = ("window", "everything", "fit", "segment", "watch", "cohort", "score")
 """What is counted apart:
 
 - ``window``: raw and served scores by the configured window time, per series; code: kind and bin
 - ``everything``: the same of all rows ever, of whole models, in pane 0
 - ``fit``: raw scores in the frozen parts of panes, of whole models; code: step of prediction and bin
+- ``segment``: the same rows by segment of the cut whose corrections are fitted; code of `segment_codes`
 - ``watch``: served scores by prediction time, per series; code: bin
 - ``cohort``: predictions and their labels by cohort, of whole models; code of `CohortLayout`
 - ``score``: scores of predictions by slot, per series; code: bin

@@ -23,6 +23,7 @@ from streamcal.stats.counts import PLAIN, WEIGHTED, promote
 from streamcal.stats.fit_panes import step_codes
 from streamcal.stats.layout import N_BINS
 from streamcal.stats.scored import Scored, score_kinds, scored_cells
+from streamcal.stats.segment_panes import SEGMENT_CODES, segment_codes
 from streamcal.stats.series import SAFETY_FACTOR, SeriesTable
 from streamcal.stream.arrivals import Columns, concatenate, taken
 from streamcal.stream.changes import RowChanges
@@ -39,12 +40,13 @@ Place = tuple[Family, int]
 CODES: Final[dict[Family, int]] = {
     "window": CODES_PER_SERIES,
     "everything": CODES_PER_SERIES,
+    "segment": SEGMENT_CODES,
     "watch": N_BINS,
     "score": N_BINS,
 }
 """Codes of one series; the families that are not here count whole models only."""
 
-_WEIGHED: Final[tuple[Family, ...]] = ("window", "everything", "fit")
+_WEIGHED: Final[tuple[Family, ...]] = ("window", "everything", "fit", "segment")
 """Families with the columns of a weighted stream where it is one."""
 _SERIES_PER_CHUNK: Final = 2_500
 """Segments that share a record: some 25 MB where all of them are busy, and one record where few are. A record costs
@@ -70,6 +72,8 @@ class CountSettings:
         Horizon (ms) to the cohorts of a model.
     step_ms : callable
         Model name to the length of the steps of prediction time that its refits tell apart.
+    corrected : callable
+        Model name to the number of the cut by which its maps are corrected, or None.
     """
 
     cuts: Sequence[tuple[str, ...]]
@@ -80,6 +84,7 @@ class CountSettings:
     skew_ms: int
     cohorts: Callable[[int], CohortLayout]
     step_ms: Callable[[str], int]
+    corrected: Callable[[str], int | None]
 
     @property
     def chunks(self) -> int:
@@ -193,14 +198,19 @@ class SourceCounts:
             self._add("watch", model, made[watched[held]], code[held], values[held])
             fitted = changes.prediction_ms if self._rules(model).positives_only else changes.outcome_ms
             frozen = (changes.frozen & mine)[raw.row]
-            self._add("fit", model, *self._frozen(model, changes.prediction_ms, fitted, raw, frozen))
+            self._add_frozen(model, changes.prediction_ms, fitted, series, raw, frozen)
 
-    def _frozen(
-        self, model: int, made: Ints, fitted: Ints, raw: Scored, frozen: NDArray[np.bool_]
-    ) -> tuple[Ints, Ints, Ints]:
-        row = raw.row[frozen]
-        code = step_codes(made[row], raw.bins[frozen], self._settings.step_ms(self._names.models[model]))
-        return fitted[row] // self._settings.pane_ms, code, raw.values[frozen]
+    def _add_frozen(
+        self, model: int, made: Ints, fitted: Ints, series: Ints, raw: Scored, frozen: NDArray[np.bool_]
+    ) -> None:
+        name, pane_ms = self._names.models[model], self._settings.pane_ms
+        step_ms, cut = self._settings.step_ms(name), self._settings.corrected(name)
+        row, bins, values = raw.row[frozen], raw.bins[frozen], raw.values[frozen]
+        pane = fitted[row] // pane_ms
+        self._add("fit", model, pane, step_codes(made[row], bins, step_ms), values)
+        if cut is not None:
+            code = series[cut, row] * SEGMENT_CODES + segment_codes(pane, made[row], bins, pane_ms, step_ms)
+            self._add("segment", model, pane, code, values)
 
     def _add_windows(self, model: int, pane: Ints, cells: Cells, row: Ints, mine: NDArray[np.bool_]) -> None:
         held = mine[row]

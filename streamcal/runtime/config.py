@@ -132,7 +132,8 @@ class Config(Section):
     @field_validator("refit")
     @classmethod
     def _fits_whole_panes(cls, value: Refit, info: ValidationInfo) -> Refit:
-        if problems := list(_fit_window_problems(value, info, "fit_window")):
+        problems = list(_fit_window_problems(value, info, "fit_window"))
+        if problems := [*problems, *_correction_problems(value, info, "segments")]:
             raise problems_below(problems)
         return value
 
@@ -146,6 +147,12 @@ class Config(Section):
             for name, model in value.items()
             if model.refit is not None and "fit_window" in model.refit.model_fields_set
             for problem in _fit_window_problems(model.refit, info, f"{name}.refit.fit_window")
+        ]
+        problems += [
+            problem
+            for name, model in value.items()
+            if model.refit is not None
+            for problem in _correction_problems(model.refit, info, f"{name}.refit.segments")
         ]
         events, join = info.data.get("events"), info.data.get("join")
         if isinstance(events, Events) and isinstance(join, Join):
@@ -262,6 +269,13 @@ def _fit_window_problems(refit: Refit, info: ValidationInfo, key: str) -> Iterat
     windows = info.data.get("windows")
     if isinstance(windows, Windows) and refit.fit_window.ms % windows.pane.ms:
         yield key, f"{refit.fit_window} is not a multiple of windows.pane, {windows.pane}"
+
+
+def _correction_problems(refit: Refit, info: ValidationInfo, key: str) -> Iterator[tuple[str, str]]:
+    segments = info.data.get("segments")
+    if isinstance(segments, Segments) and refit.segments and refit.segments not in segments.cuts:
+        cuts = ", ".join(f"[{', '.join(cut)}]" for cut in segments.cuts if cut) or "there are none"
+        yield key, f"[{', '.join(refit.segments)}] is none of segments.cuts in the same order: {cuts}"
 
 
 def _over(section: _S, own: _S | None) -> _S:

@@ -240,6 +240,7 @@ class Refit(Section):
     every: PositiveSpan = parse_duration("1h")
     families: Annotated[tuple[Family, ...], Field(strict=False, min_length=1)] = DEFAULT_FAMILIES
     min_count: Count = 50
+    segments: Annotated[tuple[Text, ...], Field(strict=False)] = ()
 
     @field_validator("families")
     @classmethod

@@ -1,34 +1,27 @@
-"""Corrections per segment on top of an initial map, shrunk by empirical Bayes.
-
-Dimensions make a chain of nested cuts: with country and device, first country, then country and device. A document
-holds entries of every level, so that an unseen device of a known country gets what the country has.
-"""
+"""Corrections per segment on top of an initial map, shrunk by empirical Bayes; see `streamcal.maps.levels`."""
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streamcal.errors import StreamcalError
-from streamcal.maps.compiled import SegmentTable, segment_key
+from streamcal.maps.compiled import SegmentTable
 from streamcal.maps.families import Map
 from streamcal.maps.laplace import Rows
+from streamcal.maps.levels import MOST_ENTRIES, Key, Levels
 from streamcal.maps.link import logit
-from streamcal.maps.segments import SegmentOffsets, pool_rows
+from streamcal.maps.segments import pool_rows
 from streamcal.runtime.labelled_rows import LabelledRows
 from streamcal.stats.layout import N_BINS, bin_index
 
 __all__ = ["segment_table"]
 
 Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 Indices = NDArray[np.intp]
 
-MOST: Final = 10_000
-"""Entries of a document: some 40 bytes each, and a record of a topic holds a megabyte unless told otherwise."""
 _NOTHING: Final = 1e-9
 """Logits below which an entry says nothing."""
 
@@ -43,41 +36,25 @@ def segment_table(rows: LabelledRows, map_: Map) -> SegmentTable:
     """
     if not rows.segments:
         return {}
-    levels = _levels(rows)
-    if sum(len(keys) for keys, _ in levels) > MOST:
-        what = f"{sum(len(keys) for keys, _ in levels):,} segments are more than {MOST:,}"
+    keys, of_row = _finest(rows)
+    levels = Levels(list(rows.segments), keys)
+    if len(levels) > MOST_ENTRIES:
+        what = f"{len(levels):,} segments are more than {MOST_ENTRIES:,}"
         raise StreamcalError(what, hint="leave out a dimension of --segment")
-    merged, segment = _merged(rows, levels[-1][1], map_)
-    parents = _parents(levels)
-    found = pool_rows(merged, segment, merged.logit, parents, root_sd=0.0)
-    if any((1.0 + slopes <= 0.0).any() for slopes in found.slopes):
-        found = pool_rows(merged, segment, merged.logit, parents, slopes=False, root_sd=0.0)
-    return _entries(levels, found)
+    merged, segment = _merged(rows, of_row, map_)
+    found = pool_rows(merged, segment, merged.logit, levels.parents, root_sd=0.0)
+    return levels.entries(found.intercepts[1:], found.slopes[1:], negligible=_NOTHING)
 
 
-def _levels(rows: LabelledRows) -> list[tuple[list[str], Indices]]:
-    """For each level, coarsest first: the keys of its segments, and the segment of every row."""
-    levels: list[tuple[list[str], Indices]] = []
-    names: list[str] = []
-    values: list[tuple[str, ...]] = [()]
+def _finest(rows: LabelledRows) -> tuple[list[Key], Indices]:
+    """The segments of the finest cut, and the segment of every row."""
+    keys: list[Key] = [()]
     of_row = np.zeros(len(rows.label), dtype=np.intp)
-    for name, dimension in rows.segments.items():
-        names.append(name)
+    for dimension in rows.segments.values():
         width = len(dimension.values)
         pairs, of_row = np.unique(of_row * width + dimension.codes, return_inverse=True)
-        values = [(*values[pair // width], dimension.values[pair % width]) for pair in pairs.tolist()]
-        levels.append(([segment_key(names, value) for value in values], of_row))
-    return levels
-
-
-def _parents(levels: list[tuple[list[str], Indices]]) -> list[Indices]:
-    """As `pool` takes them: the finest level first, one root above the coarsest."""
-    parents = [np.zeros(len(levels[0][0]), dtype=np.intp)]
-    for (_, above), (keys, below) in pairwise(levels):
-        parent = np.zeros(len(keys), dtype=np.intp)
-        parent[below] = above
-        parents.append(parent)
-    return parents[::-1]
+        keys = [(*keys[pair // width], dimension.values[pair % width]) for pair in pairs.tolist()]
+    return keys, of_row
 
 
 def _merged(rows: LabelledRows, of_row: Indices, map_: Map) -> tuple[Rows, Indices]:
@@ -94,13 +71,3 @@ def _merged(rows: LabelledRows, of_row: Indices, map_: Map) -> tuple[Rows, Indic
     held = weight > 0.0
     merged = Rows(weight[held], positive[held], moment[held] / weight[held])
     return merged, (cell // N_BINS)[held].astype(np.intp)
-
-
-def _entries(levels: list[tuple[list[str], Indices]], found: SegmentOffsets) -> dict[str, dict[str, float]]:
-    table = {}
-    for (keys, _), offsets, slopes in zip(levels, found.intercepts[1:], found.slopes[1:], strict=True):
-        for key, offset, slope in zip(keys, offsets.tolist(), slopes.tolist(), strict=True):
-            entry = {"offset": offset} if slope == 0.0 else {"offset": offset, "slope": 1.0 + slope}
-            if abs(offset) > _NOTHING or slope != 0.0:
-                table[key] = entry
-    return table

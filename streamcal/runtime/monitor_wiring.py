@@ -66,4 +66,5 @@ def count_settings(settings: EngineSettings) -> CountSettings:
         skew_ms=settings.skew_ms,
         cohorts=cohorts,
         step_ms=lambda model: settings.loop(model).step_ms,
+        corrected=settings.corrected,
     )

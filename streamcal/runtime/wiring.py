@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Literal
 
 from streamcal.detect.alarm import EceThreshold
 from streamcal.detect.detector import DetectorSettings
 from streamcal.detect.watch import WatchSettings
 from streamcal.errors import MapDocumentError, StreamcalError
+from streamcal.maps.compiled import SegmentTable
 from streamcal.maps.document import decode
 from streamcal.maps.families import Map
 from streamcal.maps.families import Prior as PriorMap
@@ -31,6 +33,14 @@ _DAY_MS = 86_400_000
 _CLEAR_MS = 6 * 3_600_000
 _CLEAR_PANES = 20
 """An alarm clears after calm panes over six hours, and at least twenty of them: a quiet night is no all-clear."""
+
+
+@dataclass(frozen=True, slots=True)
+class _DayZero:
+    """The map in force before any label, and its entries per segment."""
+
+    map_: Map
+    segments: SegmentTable = field(default_factory=dict)
 
 
 def engine_settings(
@@ -83,9 +93,11 @@ def engine_settings(
             pane_ms=pane_ms,
             min_count=model.refit.min_count,
             maturity_ms=model.horizon_ms if model.labels == "positives_only" else 0,
-            prior=priors.get(name),
+            prior=priors[name].map_ if name in priors else None,
             history=None if keep_everything else _MAP_HISTORY,
             families=tuple(model.refit.families),
+            dimensions=model.refit.segments,
+            prior_segments=priors[name].segments if name in priors else {},
             horizon_ms=model.horizon_ms,
             out_of_order_ms=config.join.out_of_order.ms,
         )
@@ -162,16 +174,16 @@ def _event_filter(configured: ConfiguredFilter | None) -> EventFilter | None:
     return None if configured is None else EventFilter(configured.path, configured.equals)
 
 
-def _prior_map(prior: Prior) -> Map:
+def _prior_map(prior: Prior) -> _DayZero:
     if prior.negative_sampling_rate is not None:
-        return PriorMap(negative_sampling_rate=prior.negative_sampling_rate)
+        return _DayZero(PriorMap(negative_sampling_rate=prior.negative_sampling_rate))
     if prior.positive_weight is not None:
-        return PriorMap(positive_weight=prior.positive_weight)
+        return _DayZero(PriorMap(positive_weight=prior.positive_weight))
     path = prior.map_file
     assert path is not None
     try:
         document = decode(path.read_bytes())
-        map_ = document.to_map()
+        return _DayZero(document.to_map(), document.segments)
     except MapDocumentError as error:
         raise MapDocumentError(
             error.what, where=str(path), hint="models.<name>.prior.map_file must be a map document"
@@ -180,7 +192,3 @@ def _prior_map(prior: Prior) -> Map:
         raise StreamcalError(
             error.strerror or str(error), where=str(path), hint="check models.<name>.prior.map_file"
         ) from error
-    if document.segments:
-        what = "has corrections per segment, which a map of day 0 cannot have yet"
-        raise MapDocumentError(what, where=str(path), hint="leave segments out of the document")
-    return map_

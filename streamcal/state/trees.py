@@ -7,6 +7,10 @@ objects is filled through `state_child(attribute, key)`, which makes or finds th
 
 A class may instead define `dump_state` and `load_state`, where what it keeps is not what is worth writing; one that has
 `state_loaded` is told when all of it is there.
+
+What a release adds to the state of a class is named in `ADDED` too: releases before did not write it, and it stays as
+the constructor made it. What the configuration leaves no place for any more (None, as an attribute or from
+`state_child`) is left out, and what there was no place for when the state was written stays as it was made.
 """
 
 from __future__ import annotations
@@ -74,11 +78,12 @@ def load(part: Any, state: Mapping[str, Tree]) -> None:
 
 def load_fields(part: Any, names: Sequence[str], state: Mapping[str, Tree]) -> None:
     """Take up what `dump_fields` wrote; raises StateFormatError where one is missing."""
-    if missing := set(names) - state.keys():
+    if missing := set(names) - state.keys() - set(getattr(part, "ADDED", ())):
         message = f"the saved state of {type(part).__name__} lacks {', '.join(sorted(missing))}"
         raise StateFormatError(message)
     for name in names:
-        _fill(part, name, state[name])
+        if name in state:
+            _fill(part, name, state[name])
 
 
 def _has_state(value: Any) -> bool:
@@ -88,10 +93,14 @@ def _has_state(value: Any) -> bool:
 def _fill(part: Any, name: str, tree: Tree) -> None:
     kind = tree.get(_TAG) if isinstance(tree, dict) else None
     if kind == "part":
-        load(getattr(part, name), tree["state"])
+        if (held := getattr(part, name)) is not None:
+            load(held, tree["state"])
+    elif tree is None and _has_state(getattr(part, name, None)):
+        return
     elif kind == "parts":
         for key, state in tree["items"]:
-            load(part.state_child(name, _read(key)), state)
+            if (child := part.state_child(name, _read(key))) is not None:
+                load(child, state)
     else:
         value = _read(tree)
         held = getattr(part, name, None)

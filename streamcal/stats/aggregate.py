@@ -23,6 +23,7 @@ from streamcal.stats.layout import N_BINS
 from streamcal.stats.periods import period_ends, period_index, period_starts
 from streamcal.stats.presence import Presence
 from streamcal.stats.scored import Scored, score_kinds, scored_cells
+from streamcal.stats.segment_panes import SegmentPanes
 from streamcal.stats.series import SeriesTable
 from streamcal.stats.windows import WindowTotal, alive_series
 from streamcal.stream.changes import RowChanges
@@ -49,6 +50,8 @@ class Aggregate:
     series : SeriesTable
     at_maturity : callable
         Model index to whether its labels are known at maturity only; decides which panes its fits read.
+    corrected : callable
+        Model index to what is kept for its corrections per segment, or None where there are none.
     """
 
     STATE = (
@@ -62,17 +65,21 @@ class Aggregate:
         "_periods",
         "_retained_from",
         "_fits",
+        "_segments",
     )
+    ADDED = ("_segments",)
 
     def __init__(
         self,
         settings: AggregateSettings,
         series: SeriesTable,
         at_maturity: Callable[[int], bool],
+        corrected: Callable[[int], SegmentPanes | None],
     ) -> None:
         self._settings = settings
         self.series = series
         self._at_maturity = at_maturity
+        self._corrected = corrected
         self._width = PLAIN
         self._panes = PaneStore()
         self._windows = {spec.name: WindowTotal(self._panes, PLAIN) for spec in settings.windows}
@@ -82,10 +89,13 @@ class Aggregate:
         self._periods = PaneStore()
         self._retained_from: int | None = None
         self._fits: dict[int, FitPanes] = {}
+        self._segments: dict[int, SegmentPanes] = {}
         self.last_outcome_ms: Ints = np.zeros(0, dtype=np.int64)
 
-    def state_child(self, name: str, key: Any) -> WindowTotal | FitPanes:
-        """The total of a window by its name, or the fits of a model index."""
+    def state_child(self, name: str, key: Any) -> WindowTotal | FitPanes | SegmentPanes | None:
+        """The total of a window by its name, or what is kept for the fits of a model index, if anything now."""
+        if name == "_segments":
+            return self.segments(key)
         return self._windows[key] if name == "_windows" else self.fits(key)
 
     @property
@@ -93,6 +103,7 @@ class Aggregate:
         """Bytes of panes and totals."""
         dense = self._everything.values.nbytes + sum(w.values.nbytes for w in self._windows.values())
         stores = self._panes.nbytes + self._periods.nbytes + sum(fits.nbytes for fits in self._fits.values())
+        stores += sum(segments.nbytes for segments in self._segments.values())
         return dense + stores
 
     @property
@@ -111,6 +122,15 @@ class Aggregate:
         if fits is None:
             fits = self._fits[model] = FitPanes(self._width)
         return fits
+
+    def segments(self, model: int) -> SegmentPanes | None:
+        """What corrections per segment of a model index read; None where it has none."""
+        held = self._segments.get(model)
+        if held is None and (held := self._corrected(model)) is not None:
+            if self._width != PLAIN:
+                held.promote(_promoted)
+            self._segments[model] = held
+        return held
 
     def fold(self, changes: RowChanges) -> Scored:
         """Count row changes; returns their served contributions, for others that count them too.
@@ -158,6 +178,11 @@ class Aggregate:
         """Count frozen cells of a model by `step_codes`, panes of shape (n,)."""
         cells = self._widened(cells)
         self.fits(model).add_cells(pane, cells.code, cells.values)
+
+    def add_segments(self, model: int, pane: Ints, cells: Cells) -> None:
+        """Count frozen cells of a model by segment, panes of shape (n,)."""
+        if (segments := self.segments(model)) is not None:
+            segments.add(pane, self._widened(cells))
 
     @property
     def retained_from(self) -> int | None:
@@ -222,7 +247,10 @@ class Aggregate:
             time = changes.prediction_ms if self._at_maturity(index) else changes.outcome_ms
             rows = row[mine]
             pane = time[rows] // self._settings.pane_ms
-            self.fits(index).add(pane, bins[mine], values[mine], changes.prediction_ms[rows])
+            made = changes.prediction_ms[rows]
+            self.fits(index).add(pane, bins[mine], values[mine], made)
+            if (segments := self.segments(index)) is not None:
+                segments.fold(changes.model[rows], changes.profile[rows], pane, made, bins[mine], values[mine])
 
     def _fold_windows(self, changes: RowChanges, raw: Scored, served: Scored) -> None:
         time = changes.outcome_ms if self._settings.by_outcome_time else changes.prediction_ms
@@ -311,6 +339,8 @@ class Aggregate:
         self._everything.promote(_promoted)
         for fits in self._fits.values():
             fits.promote(_promoted, WEIGHTED)
+        for segments in self._segments.values():
+            segments.promote(_promoted)
         self._width = WEIGHTED
 
 

@@ -98,7 +98,7 @@ class SeriesTable:
         event = model.astype(np.int64) << 32 | profile
         distinct, inverse = np.unique(event, return_inverse=True)
         table = np.array([self._of_event.get(e) or self._number(e) for e in distinct.tolist()], dtype=np.int64)
-        found: Ints = table[inverse].T
+        found: Ints = table.reshape(-1, len(self._cuts))[inverse].T
         return found
 
     def whole(self, model: int) -> int | None:
@@ -108,6 +108,10 @@ class SeriesTable:
     def of_model(self, model: int) -> list[int]:
         """Numbers in use of a model, in no particular order."""
         return list(self._of_model.get(model, ()))
+
+    def in_use(self) -> list[int]:
+        """Numbers in use, ascending."""
+        return [number for number, key in enumerate(self._keys) if key is not None]
 
     def label(self, series: int) -> Series:
         """Labels of a series by its own name, cap or not."""

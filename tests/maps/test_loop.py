@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from refit_streams import served_by
 
 from streamcal.errors import MapDocumentError, StreamcalError
 from streamcal.maps.document import MapDocument, decode, encode, new_document
@@ -82,7 +83,7 @@ def test_a_promotion_is_in_force_counted_and_published_with_what_it_was_fitted_o
     assert tried.loop.results["promoted", ""] == 1
     assert tried.loop.state() is not None
     score = np.array([0.3])
-    np.testing.assert_array_equal(tried.loop.apply(score), document.to_map().apply(score))
+    np.testing.assert_array_equal(served_by(tried.loop, score), document.to_map().apply(score))
     tried.feed(200, offset=-1.2)
     assert [later.parent for later in tried.documents[1:]] == [later.version - 1 for later in tried.documents[1:]]
     assert tried.documents[1].version == 2
@@ -183,7 +184,7 @@ def test_switched_off_it_lets_panes_go_all_the_same() -> None:
     assert tried.commands == []
     assert tried.fits.panes() == tried.fits.entering.panes() == []
     assert not tried.loop.results
-    assert tried.loop.apply(np.array([0.3])).tolist() == [0.3]
+    assert served_by(tried.loop, np.array([0.3])).tolist() == [0.3]
 
 
 def test_in_shadow_candidates_go_under_their_own_key_and_are_never_applied() -> None:
@@ -192,7 +193,7 @@ def test_in_shadow_candidates_go_under_their_own_key_and_are_never_applied() -> 
         each.feed(200, offset=1.2)
     assert {command.key for command in tried.commands} == {shadow_key("ctr")} == {"ctr#shadow"}
     assert tried.loop.state() is None
-    assert tried.loop.apply(np.array([0.3])).tolist() == [0.3]
+    assert served_by(tried.loop, np.array([0.3])).tolist() == [0.3]
     assert {entry.promoted for entry in tried.loop.history} == {False}
     # The next one has the last candidate to better, as it would have the map in force.
     assert [d.parameters for d in tried.documents] == [d.parameters for d in auto.documents]
@@ -214,7 +215,7 @@ def test_the_highest_version_published_is_in_force_and_versions_go_on_from_it(or
     again.loop.adopt([published(version, Platt(slope=1.0, intercept=float(version))) for version in order])
     assert again.loop.start() == []
     score = np.array([0.3])
-    np.testing.assert_array_equal(again.loop.apply(score), Platt(slope=1.0, intercept=3.0).apply(score))
+    np.testing.assert_array_equal(served_by(again.loop, score), Platt(slope=1.0, intercept=3.0).apply(score))
     again.feed(60, offset=-1.5)
     assert [(d.version, d.parent) for d in again.documents][:1] == [(4, 3)]
 
@@ -338,7 +339,7 @@ def test_a_person_promotes_a_family_a_version_or_the_candidate_and_goes_back() -
         candidate.fit_window,
         candidate.counts,
     )
-    assert tried.loop.apply(np.array([0.5]))[0] > 0.8
+    assert served_by(tried.loop, np.array([0.5]))[0] > 0.8
     (second,) = tried.ask("promote", family="cir")
     assert (second.family, second.parent) == ("cir", first.version)
     (third,) = tried.ask("rollback")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from refit_streams import DAY, HOUR, Driven, Labelled, Truth, attempts, drive, settings, sigmoid, stream
+from refit_streams import DAY, HOUR, Driven, Labelled, Truth, attempts, drive, served_by, settings, sigmoid, stream
 
 from streamcal.maps.families import Identity, Platt
 from streamcal.maps.fit import FITS
@@ -50,7 +50,7 @@ def test_what_is_in_force_is_near_the_best_family_and_never_behind_raw_scores(
             stream(np.random.default_rng([3, seed, positives]), rows, 10 * DAY, truth),
             settings(horizon_ms=6 * HOUR),
         )
-        served.append(excess(on_grid, driven.loop.apply(sigmoid(GRID))))
+        served.append(excess(on_grid, served_by(driven.loop, sigmoid(GRID))))
         counts = driven.fits.whole()
         line = FITS["platt"](counts, Identity())
         assert isinstance(line, Platt)

@@ -32,7 +32,9 @@ def aggregate(*, max_segments: int = 100, mature: bool = False, **options: Any) 
         names.profile((country,))
     options = {"by_outcome_time": False, **options}
     chosen = AggregateSettings(PANE, [WindowSpec("hour", HOUR), WindowSpec("day", DAY)], **options)
-    return names, Aggregate(chosen, SeriesTable(names, ((), ("country",)), max_segments), lambda _: mature)
+    return names, Aggregate(
+        chosen, SeriesTable(names, ((), ("country",)), max_segments), lambda _: mature, lambda _: None
+    )
 
 
 def changes(rows: list[dict[str, Any]]) -> RowChanges:
