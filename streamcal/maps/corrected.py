@@ -42,6 +42,11 @@ class CorrectedHolder(MapHolder):
         """Entries for the next document of the map in force; None where the loop has none to give."""
         return None if self.corrections is None else self.corrections.table()
 
+    def _table_of(self, family: str) -> SegmentTable | None:
+        """Entries for a document of a family's newest fit."""
+        corrections = self.corrections
+        return corrections.newest(family) if corrections is not None and corrections.wanted else None
+
     def _of_parent(self) -> tuple[str, SegmentTable | None]:
         """Reference and entries of the map in force before."""
         if self.corrections is None:

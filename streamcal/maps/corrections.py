@@ -144,7 +144,8 @@ class Corrections:
         ----------
         reference : str or None
             The family whose newest fit it is, or `FOREIGN`; None where it was not the loop that put it there: then it
-            stands as it is until a table has earned its place anew.
+            stands as it is until a table has earned its place anew. A family that replaces a map with entries of its
+            own brings its table: what had entries goes on having some.
         map_ : Map
         own : SegmentTable
             Entries of its document, which are not looked at while a table is in force.
@@ -152,6 +153,8 @@ class Corrections:
         """
         if reference is None:
             self.active, self.since_ms = False, moment_ms
+        elif reference != FOREIGN and self.own:
+            self.active, self.since_ms = True, moment_ms
         self.former = (self._reference, self.own)
         self._reference, self.own = reference or FOREIGN, {} if self.active else own
         if self._reference == FOREIGN and not same_map(map_, self._foreign):
@@ -188,9 +191,14 @@ class Corrections:
         """Entries for a document of the map in force: of the table, or those that came with it."""
         return self._entries(self._fits.tables[-1]) if self.active else self.own
 
+    @property
+    def wanted(self) -> bool:
+        """Whether a family that is promoted now brings its table."""
+        return self.active or bool(self.own)
+
     def newest(self, reference: str) -> SegmentTable:
-        """Entries for a document of another map: of its newest table where tables are in force."""
-        return self._entries(self._fits.newest(reference)) if self.active else {}
+        """Entries of the newest table for a family's newest fit, or for the map in force of reference `FOREIGN`."""
+        return self._entries(self._fits.newest(reference))
 
     # --- what is learned ------------------------------------------------------------------------------------------
 

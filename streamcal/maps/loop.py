@@ -294,5 +294,5 @@ class ModelLoop(CorrectedHolder):
             parent=self.champion.document,
             fitted_on=(FitWindow(max(start, 0) * pane_ms, stop * pane_ms), Counts(n, positives)),
             evidence=None if decision is None else decision.evidence,
-            segments=None if self.corrections is None else self.corrections.newest(map_.family),
+            segments=self._table_of(map_.family),
         )
