@@ -16,7 +16,7 @@ from recount_events import Event, Rules
 from simulated_cluster import World
 
 from streamcal.engine import Engine
-from streamcal.maps.document import decode
+from streamcal.maps.document import MapDocument, decode
 from streamcal.parts.mark import MarkKey
 from streamcal.parts.part import Part, StoredKey
 from streamcal.runtime.cluster import Part as LogPart
@@ -25,6 +25,8 @@ from streamcal.runtime.logs.base import LogRecord
 from streamcal.runtime.monitor import Monitor, MonitorSettings
 from streamcal.runtime.monitor_wiring import count_settings, source_settings
 from streamcal.runtime.pacing import PacingSettings
+from streamcal.state.packing import pack
+from streamcal.state.trees import dump
 from streamcal.stats.layout import N_BINS
 
 SOURCES = 2
@@ -139,7 +141,12 @@ def arrivals_of(seed: int, events: Sequence[Event], world: World) -> dict[LogPar
 
 OPTIONS: dict[str, Any] = {
     "windows": (("20m", 20), ("100m", 100)),
-    "refit": {"every_ms": 5 * PANE_MS, "fit_window_ms": 40 * PANE_MS, "min_count": 3},
+    "refit": {
+        "every_ms": 5 * PANE_MS,
+        "fit_window_ms": 40 * PANE_MS,
+        "min_count": 3,
+        "dimensions": ("country",),
+    },
 }
 
 
@@ -214,15 +221,21 @@ def differences_from(direct: Engine, aggregator: Any) -> list[str]:
         mine = aggregator.loops[aggregator.names.model(direct.names.models[model])]
         if loop.results != mine.results or decisions(loop) != decisions(mine):
             found.append(f"refits {mine.results}, not {loop.results}")
+        if pack(dump(loop.corrections)) != pack(dump(mine.corrections)):
+            found.append("corrections per segment")
     return found
 
 
 def decisions(loop: Any) -> list[Any]:
     """When, what and why; versions are numbers only."""
     return [
-        (e.at_ms, e.until_ms, e.attempts, e.family, e.promoted, e.reason, e.document and dict(e.document.parameters))
+        (e.at_ms, e.until_ms, e.attempts, e.family, e.promoted, e.reason, e.document and _what_it_does(e.document))
         for e in loop.history
     ]
+
+
+def _what_it_does(document: MapDocument) -> tuple[dict[str, Any], dict[str, Any]]:
+    return dict(document.parameters), dict(document.segments)
 
 
 def evidence(holder: Any, model: int) -> dict[Any, Any]:

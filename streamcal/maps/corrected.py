@@ -28,7 +28,7 @@ class CorrectedHolder(MapHolder):
 
     def state_loaded(self) -> None:
         """Let corrections that were not there when the state was written stand beside what is in force."""
-        if self.corrections is not None and self.corrections.is_new:
+        if self.corrections is not None and not self.corrections.loaded:
             self._correct_beside(None)
 
     def _correct(self, rows: SegmentsEntered | None, maps: Mapping[str, Map], moment_ms: int) -> None:

@@ -105,6 +105,8 @@ class Corrections:
         Entries that came with the map in force and were not made here; they are what a table has to better.
     former : tuple of str and SegmentTable
         Reference and own entries of the map that was in force before.
+    loaded : bool
+        Whether it goes on from a state; False where that was written without these corrections.
     """
 
     _STATE = ("active", "since_ms", "evidence", "own", "former", "_fits", "_from_ms", "_reference", "_foreign")
@@ -120,6 +122,7 @@ class Corrections:
         self._from_ms: list[int] = []
         self._reference = FOREIGN
         self._foreign: Map = Identity()
+        self.loaded = False
 
     def dump_state(self) -> dict[str, Any]:
         """All of it, and by which dimensions."""
@@ -127,13 +130,9 @@ class Corrections:
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Take up what `dump_state` wrote; corrections by other dimensions, since configured away, are left out."""
-        if tuple(state["dimensions"]) == self.settings.dimensions:
+        self.loaded = tuple(state["dimensions"]) == self.settings.dimensions
+        if self.loaded:
             load_fields(self, self._STATE, state["rest"])
-
-    @property
-    def is_new(self) -> bool:
-        """Whether nothing has been in force beside it yet."""
-        return not self._from_ms
 
     # --- what is in force -----------------------------------------------------------------------------------------
 
