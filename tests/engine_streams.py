@@ -134,11 +134,12 @@ def over_confident(
     partitions: int = 1,
     models: Sequence[str] = ("default",),
     weights: bool = False,
+    gap: float = 0.0,
 ) -> list[Event]:
     """Events in the order of their times: logits twice too large, too low at first and too high from the middle on.
 
     Labels come up to two hours later, some twice.
-    The second half has weights where asked. The models take turns; each but the first begins a quarter later than the
+    The second half has weights where asked. The four segments are up to 1.5 `gap` apart from the whole. The models take turns; each but the first begins a quarter later than the
     one before.
     """
     rng = np.random.default_rng(seed)
@@ -149,11 +150,13 @@ def over_confident(
         begun = 1 + min(len(models) - 1, 4 * i // (hours * per_hour))
         logit = rng.normal(-1.0, 2.0)
         value = {"id": f"i{i}", "ts": t, "score": 1 / (1 + np.exp(-logit)), "model": models[i % begun]}
-        value["segments"] = {"country": f"c{int(rng.integers(4))}"}
+        country = int(rng.integers(4))
+        value["segments"] = {"country": f"c{country}"}
         if weights and i > hours * per_hour // 2:
             value["weight"] = float(rng.choice([0.5, 1.0, 3.0]))
         timed.append((t, len(timed), ("p", partition, value, None)))
         offset = 0.5 if i < hours * per_hour // 2 else -1.5
+        offset += gap * (country - 1.5)
         label = int(rng.random() < 1 / (1 + np.exp(-0.5 * logit - offset)))
         for _ in range(2 if rng.random() < 0.05 else 1):
             known = t + int(rng.integers(1000, 2 * HOUR_MS))

@@ -114,6 +114,23 @@ def test_refits_do_not_depend_on_batches_and_on_which_log_is_ahead(
     assert decisions(other, run(other, arrived, some_cuts(len(arrived), 5))) == expected
 
 
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize(
+    ("rules", "weights"), [(BOTH, False), (BOTH, True), (AT_MATURITY, False)], ids=["both", "weighted", "at maturity"]
+)
+def test_corrections_per_segment_do_not_depend_on_batches_and_on_which_log_is_ahead(
+    rules: Rules, weights: bool, order: str
+) -> None:
+    events = over_confident(5, hours=60, per_hour=90, partitions=2, weights=weights, gap=0.6)
+    options: dict[str, Any] = {"refit": {"dimensions": ("country",), "every_ms": 1_800_000}, "cuts": ((), ("country",))}
+    straight = engine(rules, (0, 1), **options)
+    expected = decisions(straight, run(straight, events))
+    documents = [decode(document) for document in expected["default"][0]]
+    assert sum(len(document.segments) >= 3 for document in documents) >= 2
+    other = engine(rules, (0, 1), **options)
+    assert decisions(other, run(other, ORDERS[order](events), some_cuts(len(events), 5))) == expected
+
+
 def event_times(events: Sequence[Event], rules: Rules, logs: Iterable[Log]) -> list[float]:
     """Event time just before each record: the lowest watermark over all logs."""
     watermarks = dict.fromkeys(logs, -math.inf)

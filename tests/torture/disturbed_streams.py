@@ -71,7 +71,7 @@ class StreamPlan:
 
 
 def disturbed_events(plan: StreamPlan) -> list[Event]:
-    """Events in their order of arrival; scores are over-confident, and too low by more or less."""
+    """Events in their order of arrival; scores are over-confident, and too low by more or less, in some countries more so."""
     draw = random.Random(plan.seed)
     arriving: list[tuple[float, int, Event]] = []
     for number in range(plan.pairs):
@@ -86,7 +86,8 @@ def _of_one(draw: random.Random, number: int, plan: StreamPlan) -> Iterator[tupl
     logit = draw.gauss(-0.5, 1.8)
     score = 1 / (1 + exp(-logit))
     value: dict[str, Any] = {"id": f"id-{number}", "ts": at, "score": score, "model": draw.choice(("a", "b"))}
-    value["segments"] = {"country": draw.choice(COUNTRIES), "device": draw.choice(DEVICES)}
+    country = draw.choice(COUNTRIES)
+    value["segments"] = {"country": country, "device": draw.choice(DEVICES)}
     if number % 3 == 0:
         value |= {"raw_score": score, "score": score * 0.7 + 0.1, "map_version": 2 if late else 1}
     yield _delay(draw, plan), ("p", partition, value, at)
@@ -94,6 +95,7 @@ def _of_one(draw: random.Random, number: int, plan: StreamPlan) -> Iterator[tupl
         again = {**value, "ts": at + 5, "score": draw.random()}
         yield _delay(draw, plan), ("p", partition, again, at + 5)
     drift = DRIFT[4 * number // plan.pairs] + (0.6 if plan.labels != "both" else 0.0)  # what is lost reads negative
+    drift += 0.8 * (COUNTRIES.index(country) / (len(COUNTRIES) - 1) - 0.5)
     label = int(draw.random() < 1 / (1 + exp(-0.9 * logit - drift)))
     known = at + int(plan.horizon_ms * draw.choice((draw.random() ** 3, draw.random() ** 3, 1.2 * draw.random())))
     outcome = {"id": f"id-{number}" if draw.random() > 0.05 else f"nobody-{number}", "ts": known, "label": label}

@@ -80,7 +80,7 @@ def monitor_config(bootstrap: str, names: Mapping[str, str], plan: StreamPlan) -
         },
         "windows": {"lengths": ["30m", WINDOW], "time": "prediction"},
         "segments": {"cuts": [list(cut) for cut in CUTS], "max_segments": 200},
-        "refit": {"mode": "auto", "every": "5m", "fit_window": "2h", "min_count": 50},
+        "refit": {"mode": "auto", "every": "5m", "fit_window": "2h", "min_count": 50, "segments": list(CUTS[-1])},
     }
 
 
@@ -356,6 +356,7 @@ class Verdict:
         assert list(map(_told, ours)) == list(map(_told, theirs))
         assert ours == theirs
         self.arena.hit["maps published"] = len(documents)
+        self.arena.hit["maps corrected by segment"] = sum(bool(decode(data).segments) for _, data in documents)
         self.arena.hit["alarms raised"] = sum(len(watch.alarms) for watch in engine.watches.values())
         snapshot = engine.snapshot()
         expected = _stream_samples(render(snapshot, ExportSettings()).decode())
@@ -424,7 +425,7 @@ def undisturbed(
 
 def _told(published: tuple[str, bytes]) -> Any:
     document = decode(published[1])
-    return published[0], document.version, document.at_ms, document.family, document.parameters, document.evidence
+    return published[0], document.version, document.at_ms, document.family, document.parameters, document.segments, document.evidence
 
 
 def _stream_samples(text: str) -> Samples:
