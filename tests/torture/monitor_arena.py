@@ -425,7 +425,15 @@ def undisturbed(
 
 def _told(published: tuple[str, bytes]) -> Any:
     document = decode(published[1])
-    return published[0], document.version, document.at_ms, document.family, document.parameters, document.segments, document.evidence
+    return (
+        published[0],
+        document.version,
+        document.at_ms,
+        document.family,
+        document.parameters,
+        document.segments,
+        document.evidence,
+    )
 
 
 def _stream_samples(text: str) -> Samples:
