@@ -139,8 +139,8 @@ def over_confident(
     """Events in the order of their times: logits twice too large, too low at first and too high from the middle on.
 
     Labels come up to two hours later, some twice.
-    The second half has weights where asked. The four segments are up to 1.5 `gap` apart from the whole. The models take turns; each but the first begins a quarter later than the
-    one before.
+    The second half has weights where asked. The four segments are up to 1.5 `gap` apart from the whole. The models take
+    turns; each but the first begins a quarter later than the one before.
     """
     rng = np.random.default_rng(seed)
     timed: list[tuple[int, int, Event]] = []

@@ -15,12 +15,15 @@ from recount import recount
 from recount_events import Event, Log, Rules
 
 from streamcal.engine import Engine
+from streamcal.maps.compiled import CompiledMap
 from streamcal.maps.document import decode
-from streamcal.maps.families import Prior
+from streamcal.maps.families import Platt, Prior
 from streamcal.maps.loop import PublishMap, shadow_key
-from streamcal.snapshot import Snapshot
+from streamcal.snapshot import Series, Snapshot
 from streamcal.stats.aggregate import EVERYTHING
 from streamcal.stats.cells import KINDS
+from streamcal.stats.counts import Column
+from streamcal.stats.layout import N_BINS, bin_index
 
 BOTH = Rules(horizon_ms=3 * HOUR_MS, out_of_order_ms=60_000, pane_ms=600_000)
 AT_MATURITY = Rules(horizon_ms=3 * HOUR_MS, out_of_order_ms=60_000, pane_ms=600_000, labels="positives_only")
@@ -129,6 +132,26 @@ def test_corrections_per_segment_do_not_depend_on_batches_and_on_which_log_is_ah
     assert sum(len(document.segments) >= 3 for document in documents) >= 2
     other = engine(rules, (0, 1), **options)
     assert decisions(other, run(other, ORDERS[order](events), some_cuts(len(events), 5))) == expected
+
+
+def test_raw_scores_are_served_again_with_the_entry_of_their_segment() -> None:
+    table = {"country=c0": {"offset": 1.0}, "country=c1": {"offset": -0.5, "slope": 1.2}}
+    events = over_confident(6, hours=8, per_hour=60)
+    refit = {"mode": "off", "prior_segments": table}
+    prior = {"default": Platt(0.9, 0.2)}
+    machine = engine(BOTH, priors=prior, refit=refit, apply_maps=True, keep_everything=True)
+    run(machine, events)
+    compiled = CompiledMap(Platt(0.9, 0.2), table)
+    (counts,) = [held for held in machine.published.counts() if held.window == EVERYTHING]
+    scored = {value["id"]: value for topic, _, value, _ in events if topic == "p"}
+    known = {value["id"] for topic, _, value, _ in events if topic == "o"}
+    for country in ("c0", "c1", "c2"):
+        mine = [v["score"] for i, v in scored.items() if v["segments"]["country"] == country and i in known]
+        expected = compiled.apply(np.array(mine), {"country": country})
+        at = list(counts.series).index(Series("country", f"country={country}"))
+        held = counts.counts[at, KINDS.index("served")]
+        assert held[:, Column.N].sum() > 0.7 * len(mine)
+        assert (held[:, Column.N] <= np.bincount(bin_index(expected), minlength=N_BINS)).all()
 
 
 def event_times(events: Sequence[Event], rules: Rules, logs: Iterable[Log]) -> list[float]:

@@ -71,7 +71,7 @@ class StreamPlan:
 
 
 def disturbed_events(plan: StreamPlan) -> list[Event]:
-    """Events in their order of arrival; scores are over-confident, and too low by more or less, in some countries more so."""
+    """Events in their order of arrival; scores are over-confident, and too low by more or less, by country too."""
     draw = random.Random(plan.seed)
     arriving: list[tuple[float, int, Event]] = []
     for number in range(plan.pairs):
