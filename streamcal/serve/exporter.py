@@ -24,7 +24,7 @@ from prometheus_client.registry import Collector
 
 from streamcal.serve.alarms import alarm_families
 from streamcal.serve.early import early_families
-from streamcal.serve.exposition import exposition, label_value
+from streamcal.serve.exposition import LabelColumns, exposition, label_value
 from streamcal.serve.figures import figure_families
 from streamcal.serve.live import COMMIT_BUCKETS, CommitRecorder, Readiness, SnapshotHolder
 from streamcal.serve.metrics import MODEL_COUNTERS, TOTAL_COUNTERS, ExportSettings
@@ -47,16 +47,17 @@ class BuildInfo:
 
 
 class SnapshotCollector(Collector):
-    """Everything one snapshot says, as metric families."""
+    """Everything one snapshot says, as metric families; `columns` are labels kept of the snapshot before."""
 
-    def __init__(self, snapshot: Snapshot, settings: ExportSettings) -> None:
+    def __init__(self, snapshot: Snapshot, settings: ExportSettings, columns: LabelColumns | None = None) -> None:
         self._snapshot = snapshot
         self._settings = settings
+        self._columns = columns or LabelColumns()
 
     def collect(self) -> Iterator[Metric]:
         """Families in a fixed order: figures, maps, counters, state of the stream."""
-        yield from figure_families(self._snapshot, self._settings)
-        yield from alarm_families(self._snapshot)
+        yield from figure_families(self._snapshot, self._settings, self._columns)
+        yield from alarm_families(self._snapshot, self._columns)
         yield from early_families(self._snapshot)
         yield from _map_families(self._snapshot)
         yield from _counter_families(self._snapshot)
@@ -141,6 +142,7 @@ class Exporter:
         self._process = process
         self._lock = Lock()
         self._sequence: int | None = None
+        self._columns = LabelColumns()
         self._body = b""
         self._packed: tuple[bytes, zlib._Compress] | None = None
         self.rendered = 0
@@ -168,7 +170,8 @@ class Exporter:
         snapshot = self._holder.latest
         if snapshot is None or snapshot.sequence == self._sequence:
             return
-        self._body = render(snapshot, self._settings)
+        self._body = exposition(SnapshotCollector(snapshot, self._settings, self._columns).collect())
+        self._columns.turn()
         self._sequence, self._packed = snapshot.sequence, None
         self.rendered += 1
 
