@@ -18,7 +18,7 @@ from prometheus_client.samples import Sample
 
 from streamcal.serve.exposition import ColumnFamily, LabelColumns, Labelled, labelled
 from streamcal.serve.metrics import BIN_FIGURES, FIGURES, ExportSettings
-from streamcal.snapshot import Figures, ModelSnapshot, Series, Snapshot, WindowFigures
+from streamcal.snapshot import Figures, ModelSnapshot, Series, Snapshot
 
 __all__ = ["figure_families"]
 
@@ -65,9 +65,7 @@ def figure_families(
     kept, dropped = _within_cap(blocks, names, settings.max_series)
     if kept is not None:
         blocks = [block.within(kept) for block in blocks]
-    labels = [
-        columns.column((block.model, block.window, block.kind), block.series, block.labels) for block in blocks
-    ]
+    labels = [columns.column((block.model, block.window, block.kind), block.series, block.labels) for block in blocks]
     for name in names:
         family = ColumnFamily(*FIGURES[name])
         for block, column in zip(blocks, labels, strict=True):
