@@ -15,7 +15,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from streamcal.maps.document import MapDocument
 from streamcal.serve.api_tables import AskedSegments
+from streamcal.serve.corrections import correction
 from streamcal.serve.exposition import label_value
 from streamcal.snapshot import Figures, ModelSnapshot, Series, WindowFigures
 
@@ -64,6 +66,8 @@ def segments_view(model: ModelSnapshot, window: WindowFigures, asked: AskedSegme
     with np.errstate(divide="ignore"):
         order = found[np.argsort(-SORTS[asked.sort](columns)[found], kind="stable")]
     since = {entry.series: entry.at_ms for entry in model.alarm_log if entry.ended_ms is None}
+    champion = model.maps.champion
+    corrected = champion.segments if isinstance(champion, MapDocument) else {}
     rows = []
     for i in order[asked.offset : asked.offset + asked.limit].tolist():
         series = window.series[i]
@@ -72,6 +76,8 @@ def segments_view(model: ModelSnapshot, window: WindowFigures, asked: AskedSegme
         state = model.alarms.get(series)
         if state is not None and state.active is not None:
             row |= {"fault": state.active} | ({"since_ms": since[series]} if series in since else {})
+        if series.segment in corrected:
+            row |= {f"map_{name}": value for name, value in correction(corrected[series.segment]).items()}
         rows.append(row)
     return {"total": int(segments.sum()), "found": len(found), "segments": rows}
 
