@@ -44,7 +44,7 @@ streamcal.panels = (() => {
   function spanOf({ at_ms: at, step_ms: step, window }) {
     if (!at.length) return "";
     const every = step ? `a point every ${span(step)}` : "every snapshot";
-    return `Window ${window}; ${count(at.length)} points from ${moment(at[0])} to ${moment(at[at.length - 1])} UTC, ${every}.`;
+    return `Window ${window}; ${count(at.length)} ${at.length === 1 ? "point" : "points"} from ${moment(at[0])} to ${moment(at[at.length - 1])} UTC, ${every}.`;
   }
 
   function reliability(root, window) {
@@ -67,7 +67,7 @@ streamcal.panels = (() => {
     return kept;
   }
 
-  const offsets = (found) => `${fig(found.offset_low)} to ${fig(found.offset_high)}`;
+  const offsets = (found) => found.segments === 1 ? fig(found.offset_low) : `${fig(found.offset_low)} to ${fig(found.offset_high)}`;
 
   // What the chosen map adds for single segments, which its curve does not show.
   function corrected(place, found) {
@@ -77,7 +77,7 @@ streamcal.panels = (() => {
     const more = found.segments > found.largest.length ? `; the largest ${found.largest.length}` : "";
     const slopes = found.slopes ? `, ${count(found.slopes)} with a slope of their own` : "";
     place.replaceChildren(
-      streamcal.said(`Beside its curve it corrects ${count(found.segments)} ${found.segments === 1 ? "segment" : "segments"}, offsets ${offsets(found)} logits${slopes}${more}:`),
+      streamcal.said(`Beside its curve it corrects ${count(found.segments)} ${found.segments === 1 ? "segment" : "segments"}, ${found.segments === 1 ? "offset" : "offsets"} ${offsets(found)} logits${slopes}${more}:`),
       streamcal.table(["segment", "offset (logits)", "slope"], found.largest.map((one) => [one.segment, fig(one.offset), fig(one.slope ?? 1)])),
     );
   }
@@ -118,13 +118,13 @@ streamcal.panels = (() => {
     const focused = document.activeElement?.closest?.("[data-map-log]") ? document.activeElement.dataset.version : null;
     const own = rows.some((map) => map.corrections);
     list.replaceChildren(rows.length ? streamcal.table(
-      ["when (UTC)", "what", "why", "map", "version", "family", ...(own ? ["segments corrected"] : []), "fitted on", "gain (nats)"],
+      ["when (UTC)", "what", "why", "gain (nats)", "map", "version", "family", ...(own ? ["segments corrected"] : []), "fitted on (positive)"],
       rows.map((map) => [
         map.attempts > 1 ? `${moment(map.at_ms)} to ${moment(map.until_ms)}` : moment(map.at_ms),
         { text: actions[map.action] + (map.in_force ? ", in force" : "") + (map.attempts > 1 ? ` ${count(map.attempts)} times` : ""), className: `action-${map.action}` },
-        reasonOf(map), picture(map), map.version ?? "–", map.family,
+        reasonOf(map), fig(map.evidence?.gain), picture(map), map.version ?? "–", map.family,
         ...(own ? [map.corrections ? `${count(map.corrections.segments)} (${offsets(map.corrections)})` : map.version === null ? "–" : "none"] : []),
-        map.n ? `${count(map.n)} (${count(map.positives)} positive)` : "–", fig(map.evidence?.gain),
+        map.n ? `${count(map.n)} (${count(map.positives)})` : "–",
       ]), { wordColumns: 3 }) : streamcal.said("No refit has been attempted yet."));
     if (focused) list.querySelector(`button[data-version="${CSS.escape(focused)}"]`)?.focus();
     show();
