@@ -219,11 +219,11 @@ def test_corrections_per_segment_are_shown_with_their_map(look, model, keep):
     with HttpServer(application(sources_of(held)), port=0) as server, look(server.url, bypass_csp=True) as looked:
         page = shown(looked.page, 1)
         listed = page.locator("[data-map-log] tbody tr").all_inner_texts()
-        assert "12 (−1.25 to 0.25)" in listed[0].replace("-", "−")
+        assert page.locator("[data-map-log] tbody tr").first.locator("td").nth(7).inner_text() == "12"
         assert "none" in listed[1]
         place = page.locator("[data-map-corrections]")
         words = place.locator("p").inner_text().replace("-", "−")
-        assert "corrects 12 segments, offsets −1.25 to 0.25 logits, 1 with a slope of their own; the largest 8" in words
+        assert "version 5 corrects 12 segments, offsets −1.25 to 0.25 logits, 1 with a slope of their own; the largest 8" in words
         first = place.locator("tbody tr").first.locator("td").all_inner_texts()
         assert [cell.replace("-", "−") for cell in first] == [hostile, "−1.25", "0.5"]
         assert place.locator("tbody tr").count() == 8
@@ -231,6 +231,9 @@ def test_corrections_per_segment_are_shown_with_their_map(look, model, keep):
         page.wait_for_function("() => document.querySelectorAll('[data-show=segments] tbody tr').length === 1")
         assert page.locator("[data-show=segments] tbody td").last.inner_text() == "0.25"
         assert serious_faults(page) == []
+        for part in ("[data-map-log]", "[data-map-corrections]", "[data-show=segments]"):  # nothing is cut off
+            over = page.locator(part).evaluate("(place) => place.scrollWidth - place.clientWidth")
+            assert over <= 0, part
         keep(page, "status-corrections")
         page.locator("[data-map-log] button[data-version='4']").click()
         assert place.is_hidden()

@@ -70,14 +70,14 @@ streamcal.panels = (() => {
   const offsets = (found) => found.segments === 1 ? fig(found.offset_low) : `${fig(found.offset_low)} to ${fig(found.offset_high)}`;
 
   // What the chosen map adds for single segments, which its curve does not show.
-  function corrected(place, found) {
+  function corrected(place, version, found) {
     if (!place) return;
     place.hidden = !found;
     if (!found) { place.replaceChildren(); return; }
     const more = found.segments > found.largest.length ? `; the largest ${found.largest.length}` : "";
     const slopes = found.slopes ? `, ${count(found.slopes)} with a slope of their own` : "";
     place.replaceChildren(
-      streamcal.said(`Beside its curve it corrects ${count(found.segments)} ${found.segments === 1 ? "segment" : "segments"}, ${found.segments === 1 ? "offset" : "offsets"} ${offsets(found)} logits${slopes}${more}:`),
+      streamcal.said(`Beside its curve version ${version} corrects ${count(found.segments)} ${found.segments === 1 ? "segment" : "segments"}, ${found.segments === 1 ? "offset" : "offsets"} ${offsets(found)} logits${slopes}${more}:`),
       streamcal.table(["segment", "offset (logits)", "slope"], found.largest.map((one) => [one.segment, fig(one.offset), fig(one.slope ?? 1)])),
     );
   }
@@ -101,7 +101,7 @@ streamcal.panels = (() => {
       streamcal.charts.maps(place, document_.raw, curves);
       const told = root.querySelector("[data-map-chosen]");
       if (told) told.textContent = chosen ? `Version ${chosen.version} (${chosen.family})${chosen.in_force ? ", in force" : ""}${parent ? `; grey: version ${parent.version} before it` : ""}.` : "";
-      corrected(root.querySelector("[data-map-corrections]"), chosen?.corrections);
+      corrected(root.querySelector("[data-map-corrections]"), chosen?.version, chosen?.corrections);
       for (const button of list.querySelectorAll("button")) button.setAttribute("aria-pressed", String(Number(button.dataset.version) === place.chosen));
     };
     const picture = (map) => {
@@ -123,7 +123,7 @@ streamcal.panels = (() => {
         map.attempts > 1 ? `${moment(map.at_ms)} to ${moment(map.until_ms)}` : moment(map.at_ms),
         { text: actions[map.action] + (map.in_force ? ", in force" : "") + (map.attempts > 1 ? ` ${count(map.attempts)} times` : ""), className: `action-${map.action}` },
         reasonOf(map), fig(map.evidence?.gain), picture(map), map.version ?? "–", map.family,
-        ...(own ? [map.corrections ? `${count(map.corrections.segments)} (${offsets(map.corrections)})` : map.version === null ? "–" : "none"] : []),
+        ...(own ? [map.corrections ? count(map.corrections.segments) : map.version === null ? "–" : "none"] : []),
         map.n ? `${count(map.n)} (${count(map.positives)})` : "–",
       ]), { wordColumns: 3 }) : streamcal.said("No refit has been attempted yet."));
     if (focused) list.querySelector(`button[data-version="${CSS.escape(focused)}"]`)?.focus();
