@@ -39,6 +39,8 @@ _MOST_LABELS: Final = 20_000
 _SMALL: Final = 1e-4
 _LARGE: Final = 1e6
 """Between them JSON, Python and Go write a number alike."""
+_EXPONENT: Final = 1e10
+"""Below it JSON has all digits; the library's exponents of two digits begin there."""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -207,9 +209,24 @@ def _numbers(values: Column) -> tuple[list[str], list[int]]:
     # has neither infinities nor NaN.
     numbers = _encode(column.tolist())[1:-1].decode().split(",")
     size = np.abs(column)
-    for i in np.flatnonzero(~((size >= _SMALL) & (size < _LARGE)) & (size != 0)).tolist():
+    plain = (size >= _SMALL) & (size < _LARGE)
+    moments = (column >= _LARGE) & (column < _EXPONENT)
+    for i in np.flatnonzero(moments).tolist():
+        numbers[i] = _in_exponents(numbers[i])
+    for i in np.flatnonzero(~(plain | moments) & (size != 0)).tolist():
         numbers[i] = floatToGoString(float(column[i]))  # type: ignore[no-untyped-call]
     return numbers, np.flatnonzero(np.isnan(column)).tolist()
+
+
+def _in_exponents(text: str) -> str:
+    """A number of at least 10^6 as Go writes it; timestamps of every segment are such.
+
+    >>> _in_exponents("1361000000.5")
+    '1.3610000005e+09'
+    """
+    whole, _, rest = text.partition(".")
+    mantissa = f"{whole[0]}.{whole[1:]}{rest}".rstrip("0.")
+    return f"{mantissa}e+0{len(whole) - 1}"
 
 
 def label_value(value: str) -> str:
