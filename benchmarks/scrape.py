@@ -208,9 +208,8 @@ def main() -> None:
     print(f"scrape again, gzip          {median_ms(exporter.compressed, args.runs):8.1f} ms")
     started = time.thread_time()
     packed(text)
-    print(
-        f"compression alone           {1000 * (time.thread_time() - started):8.1f} ms, mostly without the interpreter lock"
-    )
+    packing = 1000 * (time.thread_time() - started)
+    print(f"compression alone           {packing:8.1f} ms, mostly without the interpreter lock")
     print(f"once a second each, over {args.seconds} s, less what publishing costs alone:")
     serving(snapshot, settings, args.seconds)
 

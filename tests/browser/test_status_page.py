@@ -223,7 +223,10 @@ def test_corrections_per_segment_are_shown_with_their_map(look, model, keep):
         assert "none" in listed[1]
         place = page.locator("[data-map-corrections]")
         words = place.locator("p").inner_text().replace("-", "−")
-        assert "version 5 corrects 12 segments, offsets −1.25 to 0.25 logits, 1 with a slope of their own; the largest 8" in words
+        told = (
+            "version 5 corrects 12 segments, offsets −1.25 to 0.25 logits, 1 with a slope of their own; the largest 8"
+        )
+        assert told in words
         first = place.locator("tbody tr").first.locator("td").all_inner_texts()
         assert [cell.replace("-", "−") for cell in first] == [hostile, "−1.25", "0.5"]
         assert place.locator("tbody tr").count() == 8
