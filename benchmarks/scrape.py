@@ -6,20 +6,24 @@ the status page, the API and a scrape together cost the process while a snapshot
 Seeded; medians in ms. The library renders the very same families, so the ratio is that of the two renderers on the
 same bytes. The second part serves over loopback: once a second a program of its own loads the page, asks everything an
 open page asks (status, model, segments, history, maps) and scrapes. CPU is that of the whole serving process, less
-that of as many seconds in which snapshots are published and nobody asks; the loop shares its core with it, so a share
-of the core is a share of throughput.
+that of as many seconds in which snapshots are published and nobody asks. A share of a core is the share of throughput
+that this costs a loop with one core and no rest, and at most what it costs any other.
+
+The third part looks at that share itself: an engine of this process decodes, joins, counts and refits as fast as it
+can, and every other second all of the above is asked. What is lost is one less the median ratio of a second with to
+the seconds without around it; on a machine with anything else to do it is known to a percent or two, as printed.
 """
 
 from __future__ import annotations
 
 import argparse
-import gzip
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from threading import Event, Thread
 
 import numpy as np
@@ -32,19 +36,24 @@ from streamcal.serve.exporter import BuildInfo, Exporter, ProcessCollector, Snap
 from streamcal.serve.http import HttpServer
 from streamcal.serve.live import CommitRecorder, Readiness, SnapshotHolder
 from streamcal.serve.metrics import FIGURES, ExportSettings
+from streamcal.serve.packing import packed
 from streamcal.serve.sources import Sources
 from streamcal.serve.trace import CAPACITY
 from streamcal.snapshot import AlarmState, MapEntry, MapState, ModelSnapshot, Series, Snapshot, WindowFigures
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from engine_streams import engine, over_confident, slices
+from recount_events import Rules
 
 PAGE = ("/", "/api/v1/status", "/api/v1/model?model=default", "/api/v1/segments?model=default&limit=25",
         "/api/v1/history?model=default", "/api/v1/maps?model=default")  # fmt: skip
 
 CLIENT = """
 import sys, time, urllib.request
-base, seconds, *paths = sys.argv[1:]
-worst, start = 0.0, time.monotonic()
-for second in range(int(seconds)):
-    time.sleep(max(0.0, start + second + 0.5 - time.monotonic()))
+base, start, rounds, every, *paths = sys.argv[1:]
+worst, start = 0.0, float(start) or time.monotonic() + 0.5  # one clock for all processes of the machine
+for number in range(int(rounds)):
+    time.sleep(max(0.0, start + number * float(every) - time.monotonic()))
     for path in paths:
         asked = time.monotonic()
         request = urllib.request.Request(base + path, headers={"Accept-Encoding": "gzip"})
@@ -99,13 +108,56 @@ def serving(snapshot: Snapshot, settings: ExportSettings, seconds: int) -> None:
             stopped = Event()
             publisher = Thread(target=publish_until, args=(stopped,))
             publisher.start()
-            command = [sys.executable, "-c", CLIENT, server.url, str(seconds), *paths]
             before, begun = time.process_time(), time.monotonic()
-            worst = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+            worst = asked(server.url, 0.0, seconds, 1, paths)
             shares[name] = (time.process_time() - before) / (time.monotonic() - begun)
             stopped.set()
             publisher.join()
             print(f"{name:27} {100 * (shares[name] - shares['nobody']):6.2f} % of a core, slowest answer {worst} ms")
+        stopped = Event()
+        publisher = Thread(target=publish_until, args=(stopped,))
+        publisher.start()
+        throughput(server.url, seconds)
+        stopped.set()
+        publisher.join()
+
+
+def asked(url: str, start_s: float, rounds: int, every_s: int, paths: Sequence[str]) -> str:
+    """Have all paths asked so often by a process of its own, and wait for it; the slowest answer in ms."""
+    command = [sys.executable, "-c", CLIENT, url, str(start_s), str(rounds), str(every_s), *paths]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def throughput(url: str, rounds: int) -> None:
+    """Print what an engine at full speed loses while everything is asked once a second."""
+    stopped, marks = Event(), [(time.monotonic(), 0)]
+    engine_thread = Thread(target=run_engines, args=(stopped, marks))
+    engine_thread.start()
+    start = time.monotonic() + 3.0  # the first is slower
+    worst = asked(url, start + 1.0, rounds, 2, (*PAGE, "/metrics"))
+    stopped.wait(max(0.0, start + 2.0 * rounds + 1.2 - time.monotonic()))
+    stopped.set()
+    engine_thread.join()
+    done = np.interp(start + np.arange(2 * rounds + 2), *np.array(marks).T)
+    rates = np.diff(done)  # quiet, asked, quiet, ..., quiet
+    lost = 100 * (1 - rates[1::2] / ((rates[:-1:2] + rates[2::2]) / 2))
+    error = 1.25 * lost.std(ddof=1) / np.sqrt(len(lost))  # of a median
+    told = f"{np.median(lost):6.2f} % of {np.median(rates[::2]):,.0f} records a second, standard error {error:.2f}"
+    print(f"{'throughput lost to all':27} {told}, slowest answer {worst} ms")
+
+
+def run_engines(stopped: Event, marks: list[tuple[float, int]]) -> None:
+    """Handle the same two days again and again; notes when how many records were done."""
+    events, done = over_confident(7, hours=48, per_hour=1500), 0
+    batches = [slices(events[i : i + 1000]) for i in range(0, len(events), 1000)]
+    while not stopped.is_set():
+        machine = engine(Rules(horizon_ms=10_800_000))
+        for batch in batches:
+            machine.handle(batch)
+            done += 1000
+            marks.append((time.monotonic(), done))
+            if stopped.is_set():
+                return
 
 
 def median_ms(run: Callable[[], object], runs: int) -> float:
@@ -155,8 +207,9 @@ def main() -> None:
     print(f"scrape again, plain         {median_ms(exporter.text, args.runs):8.1f} ms")
     print(f"scrape again, gzip          {median_ms(exporter.compressed, args.runs):8.1f} ms")
     started = time.thread_time()
-    gzip.compress(text, 1)
-    print(f"compression alone           {1000 * (time.thread_time() - started):8.1f} ms, without the interpreter lock")
+    packed(text)
+    packing = 1000 * (time.thread_time() - started)
+    print(f"compression alone           {packing:8.1f} ms, mostly without the interpreter lock")
     print(f"once a second each, over {args.seconds} s, less what publishing costs alone:")
     serving(snapshot, settings, args.seconds)
 

@@ -57,7 +57,18 @@ def flight_files(tmp_path_factory: pytest.TempPathFactory) -> FlightFiles:
 def flights_year(flight_files: FlightFiles, tmp_path_factory: pytest.TempPathFactory) -> ReplayedYear:
     """`streamcal replay --by month` over all flights, as the README has it."""
     folder = tmp_path_factory.mktemp("report")
-    command = [sys.executable, "-m", "streamcal", "replay", "--config", CONFIG, "--by", "month", "--report", folder]
+    command: list[str | Path] = [
+        sys.executable,
+        "-m",
+        "streamcal",
+        "replay",
+        "--config",
+        CONFIG,
+        "--by",
+        "month",
+        "--report",
+        folder,
+    ]
     command += ["--predictions", flight_files.predictions, "--outcomes", flight_files.outcomes]
     done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""Six pairs of topics as other people's systems write them, with what is true of each; nothing of the product is used.
+"""Seven pairs of topics as other people's systems write them, what is true of each; nothing of the product is used.
 
 Every stream has a calibrated score, an outcome for every prediction that gets one, and the traps that come with such
 topics: other numbers in [0, 1], other times, fields that repeat across topics, events that are no outcomes.
@@ -6,6 +6,7 @@ topics: other numbers in [0, 1], other times, fields that repeat across topics, 
 
 from __future__ import annotations
 
+import base64
 import datetime as dt
 import json
 import random
@@ -13,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format, timestamp_pb2
 from registry_stub import wire
 
 __all__ = ["SCHEMAS", "Foreign", "Message"]
@@ -39,7 +41,9 @@ class Foreign:
     outcomes_of_ours : int
         Outcomes among the messages of their topic.
     schemas : mapping
-        Schema id to Avro schema.
+        Schema id to schema, as it is registered.
+    kind : str
+        Of the schemas.
     """
 
     name: str
@@ -49,6 +53,7 @@ class Foreign:
     outcomes_of_ours: int
     longest_delay_ms: int
     schemas: Mapping[int, Any] = field(default_factory=dict)
+    kind: str = "AVRO"
 
 
 class Scored(NamedTuple):
@@ -309,6 +314,65 @@ def avro(rng: random.Random) -> Foreign:
     )
 
 
+PROTO_FILE = """
+name: "billing.proto" package: "billing" syntax: "proto3" dependency: "google/protobuf/timestamp.proto"
+message_type { name: "Offer"
+  field { name: "offer_id" number: 1 label: LABEL_OPTIONAL type: TYPE_STRING }
+  field { name: "made_at" number: 2 label: LABEL_OPTIONAL type: TYPE_MESSAGE type_name: ".google.protobuf.Timestamp" }
+  field { name: "accept_probability" number: 3 label: LABEL_OPTIONAL type: TYPE_DOUBLE }
+  field { name: "tier" number: 4 label: LABEL_OPTIONAL type: TYPE_ENUM type_name: ".billing.Tier" }
+  field { name: "payload" number: 5 label: LABEL_OPTIONAL type: TYPE_BYTES }
+}
+message_type { name: "Decision"
+  field { name: "offer_id" number: 1 label: LABEL_OPTIONAL type: TYPE_STRING }
+  field { name: "decided_ms" number: 2 label: LABEL_OPTIONAL type: TYPE_INT64 }
+  field { name: "accepted" number: 3 label: LABEL_OPTIONAL type: TYPE_BOOL }
+}
+enum_type { name: "Tier" value { name: "FREE" number: 0 } value { name: "PAID" number: 1 } }
+"""
+SECOND_MESSAGE = b"\x02\x02"
+"""One index, 1, as zigzag varints; the first message is a single zero."""
+
+
+def protobuf(rng: random.Random) -> Foreign:
+    file = text_format.Parse(PROTO_FILE, descriptor_pb2.FileDescriptorProto())
+    pool = descriptor_pool.DescriptorPool()
+    pool.AddSerializedFile(timestamp_pb2.DESCRIPTOR.serialized_pb)
+    pool.AddSerializedFile(file.SerializeToString())
+    offer, decision = (
+        message_factory.GetMessageClass(pool.FindMessageTypeByName(f"billing.{name}")) for name in ("Offer", "Decision")
+    )
+    prefix = b"\0\0\0\0\x51"
+    predictions, outcomes = [], []
+    for one in scored(rng, 20 * 3_600_000):
+        name = f"{rng.getrandbits(96):024x}"
+        made = offer(offer_id=name, accept_probability=one.score, tier=rng.randrange(2), payload=b"\xff")
+        made.made_at.seconds, made.made_at.nanos = one.at // 1000, one.at % 1000 * 1_000_000
+        predictions.append(Message(name.encode(), prefix + b"\0" + made.SerializeToString(), one.at))
+        decided = decision(offer_id=name, decided_ms=one.outcome_at, accepted=one.label)
+        value = prefix + SECOND_MESSAGE + decided.SerializeToString()
+        outcomes.append(Message(name.encode(), value, one.outcome_at))
+    return Foreign(
+        "Protobuf",
+        predictions,
+        in_time(outcomes),
+        {
+            "events.format": "protobuf",
+            "events.prediction.id": "offer_id",
+            "events.prediction.time": "made_at",
+            "events.prediction.score": "accept_probability",
+            "events.outcome.id": "offer_id",
+            "events.outcome.time": "decided_ms",
+            "events.outcome.label": "accepted",
+            "join.labels": "both",
+        },
+        COUNT,
+        20 * 3_600_000,
+        {0x51: base64.b64encode(file.SerializeToString()).decode()},
+        "PROTOBUF",
+    )
+
+
 SCHEMAS: Mapping[str, Callable[[random.Random], Foreign]] = {
     "nested": nested,
     "key_ids": key_ids,
@@ -316,4 +380,5 @@ SCHEMAS: Mapping[str, Callable[[random.Random], Foreign]] = {
     "clicks": clicks,
     "mixed": mixed,
     "avro": avro,
+    "protobuf": protobuf,
 }

@@ -69,6 +69,7 @@ class RegistryStub:
 
     def _found(self, parts: list[str]) -> tuple[int, bytes]:
         held: Any = None
+        parts = [part.partition("?")[0] for part in parts]
         if parts == ["schemas", "types"]:
             held = ["AVRO", "JSON", "PROTOBUF"]
         elif parts[:2] == ["schemas", "ids"]:

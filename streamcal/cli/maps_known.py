@@ -22,11 +22,11 @@ MAP_NAMES = "a version, raw, current, candidate, a family's name for its newest 
 
 @dataclass(frozen=True, slots=True)
 class NamedMap:
-    """A map and what to call it; `segments` of its document have corrections that are not in `map_`."""
+    """A map and what to call it; `corrections` of single segments are not in `map_`."""
 
     title: str
     map_: Map
-    segments: int = 0
+    corrections: Mapping[str, Any] | None = None
     version: int | None = None
 
 
@@ -99,7 +99,7 @@ def _of_version(version: int, model: str, told: Mapping[str, Any] | None, config
     if told is None:
         held = {document.version: document for document in _published(model, config)}
         if version in held:
-            return NamedMap(f"version {version}", held[version].to_map(), len(held[version].segments), version)
+            return NamedMap(f"version {version}", held[version].to_map(), _corrections(held[version]), version)
         where, known = "maps topic", held.keys()
     else:
         entries = [entry for entry in (told["current"], told["candidate"], *told["maps"]) if entry]
@@ -116,7 +116,7 @@ def _newest(model: str, config: Path | None) -> NamedMap:
     if not documents:
         return NamedMap("raw, as no map is in force", _identity())
     newest = documents[-1]
-    return NamedMap(f"version {newest.version}", newest.to_map(), len(newest.segments), newest.version)
+    return NamedMap(f"version {newest.version}", newest.to_map(), _corrections(newest), newest.version)
 
 
 def _held(name: str, told: Mapping[str, Any] | None) -> NamedMap:
@@ -149,7 +149,7 @@ def _of_file(path: Path) -> NamedMap:
         raise StreamcalError(f"{str(path)!r} names no map", hint=f"give {MAP_NAMES}")
     _, found = in_file(path)
     (documents,) = (readable(key, held) for key, held in found.items())
-    return NamedMap(path.name, documents[0].to_map(), len(documents[0].segments))
+    return NamedMap(path.name, documents[0].to_map(), _corrections(documents[0]))
 
 
 def _published(model: str, config: Path | None) -> list[Any]:
@@ -161,7 +161,13 @@ def _made(title: str, held: Mapping[str, Any]) -> NamedMap:
     from streamcal.maps.families import from_parameters
 
     map_ = from_parameters(held["family"], held["parameters"])
-    return NamedMap(title, map_, held.get("segments") or 0, held.get("version"))
+    return NamedMap(title, map_, held.get("corrections"), held.get("version"))
+
+
+def _corrections(document: Any) -> Mapping[str, Any] | None:
+    from streamcal.serve.corrections import corrections
+
+    return corrections(document.segments)
 
 
 def _identity() -> Map:

@@ -12,7 +12,7 @@ import typer
 
 from streamcal.cli.maps_daemon import Daemon
 from streamcal.cli.maps_known import NamedMap
-from streamcal.cli.maps_text import number, plain
+from streamcal.cli.maps_text import corrections_text, number, plain
 from streamcal.errors import InputFileError, StreamcalError
 
 if TYPE_CHECKING:
@@ -100,8 +100,9 @@ def print_comparison(before: NamedMap, after: NamedMap, present: Present, cut_of
     console.print(_parameters(before, after))
     console.print(_moves(told, before, after))
     for each in {before.title: before, after.title: after}.values():
-        if each.segments:
-            typer.echo(f"{each.title} corrects {each.segments} segments besides; that is not in these figures.")
+        if each.corrections is not None:
+            told_of = corrections_text(each.corrections)
+            typer.echo(f"{plain(each.title)} corrects single segments besides, not in these figures: {told_of}.")
     if told.mean_before is None or told.mean_after is None:
         typer.echo(f"The scores are a fixed grid, and shares cannot be told: {present.says}.")
         return

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from streamcal.cli.maps_published import chosen, in_file, in_topic, readable
-from streamcal.cli.maps_text import parameters, time_text
+from streamcal.cli.maps_text import corrections_text, parameters, time_text
 from streamcal.cli.options import ConfigOption
 from streamcal.errors import StreamcalError
 
@@ -69,11 +69,14 @@ def _print_json(document: MapDocument) -> None:
 
 
 def _print(key: str, document: MapDocument, documents: Sequence[MapDocument]) -> None:
+    from streamcal.serve.corrections import corrections
+
     fit = document.fit_window
     lines = {
         "key": key if key == document.model else f"{key} (model {document.model})",
         "version": str(document.version) + ("" if document is documents[-1] else f", of {documents[-1].version}"),
         "map": parameters(document.family, document.parameters),
+        "segments": corrections_text(corrections(document.segments)),
         "decided": f"{time_text(document.at_ms)} of event time",
         "fitted on": "nothing: a map of day 0"
         if fit is None
@@ -97,10 +100,17 @@ def _history(documents: Sequence[MapDocument]) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table("version", "decided", "map", "n", "parent", box=box.SIMPLE)
+    table = Table("version", "decided", "map", "segments", "n", "parent", box=box.SIMPLE)
     for document in reversed(documents):
         parent = "-" if document.parent is None else str(document.parent)
         map_ = parameters(document.family, document.parameters)
-        cells = (str(document.version), time_text(document.at_ms), map_, f"{document.counts.n:,}", parent)
+        cells = (
+            str(document.version),
+            time_text(document.at_ms),
+            map_,
+            f"{len(document.segments):,}",
+            f"{document.counts.n:,}",
+            parent,
+        )
         table.add_row(*map(Text, cells))
     return table

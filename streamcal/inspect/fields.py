@@ -143,7 +143,7 @@ def _malformed(looked: Looked, _: Looked) -> tuple[str, str]:
     values = [record.value for record in looked.sample.records if record.value]
     wire = sum(value[0] == 0 for value in values)
     if 2 * wire > len(values) and getattr(looked.config.events, f"{looked.role}_format") == "json":
-        change = f"set {_key(looked, 'format')}: avro (or events.format) and events.schema_registry.url"
+        change = f"set {_key(looked, 'format')}: avro or protobuf (or events.format) and events.schema_registry.url"
         return "they begin with a zero byte and a schema id, the wire format of a schema registry", change
     if looked.table.unreadable:
         return f"{counted(looked.table.unreadable, 'value')} cannot be decoded to an object", "mend the producer"

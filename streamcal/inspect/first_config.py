@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,9 @@ from streamcal.inspect.proposal import Guess, Proposal, guess_fields, guess_span
 from streamcal.inspect.sample import Sample
 from streamcal.runtime.config import Config, load_config
 from streamcal.runtime.config_kafka import Kafka
-from streamcal.runtime.value_formats import open_registry
+from streamcal.runtime.registry import SchemaRegistry
+from streamcal.runtime.value_formats import need_library, open_registry
+from streamcal.runtime.wire_format import WireFormat
 from streamcal.runtime.wiring import engine_settings
 from streamcal.stream.formats import ValueFormat, wire_schema_id
 
@@ -61,7 +64,7 @@ class Explorer:
     Raises
     ------
     ConfigError
-        The library for Avro is not installed, or a file cannot be read.
+        A library for what the values are is not installed, or a file cannot be read.
     RegistryError
         No registry answers.
     """
@@ -71,6 +74,7 @@ class Explorer:
         guesses = {key: Guess(value, "") for key, value in given.items() if key.startswith(_REGISTRY)}
         self._section = _load(config_text((), guesses)).events.schema_registry if self.url else None
         self._forms: dict[tuple[bool, bool], ValueFormat] = {}
+        self._opened: SchemaRegistry | None = None
 
     def table(self, sample: Sample) -> Table:
         """The sample as columns."""
@@ -86,17 +90,39 @@ class Explorer:
         held = [record.key for record in sample.records if record.key]
         return self._section is not None and bool(held) and all(wire_schema_id(key) is not None for key in held)
 
+    def value_format(self, sample: Sample) -> str:
+        """What the values in the wire format are."""
+        return self._kind([record.value for record in sample.records])
+
+    def key_format(self, sample: Sample) -> str:
+        """What the keys in the wire format are."""
+        return self._kind([record.key for record in sample.records])
+
     def _form(self, sample: Sample) -> ValueFormat | None:
         values, keys = self.is_wire(sample), self.has_wire_keys(sample)
         if not values and not keys:
             return None
         if (values, keys) not in self._forms:
-            assert self._section is not None
-            registry = open_registry(self._section)
-            from streamcal.runtime.avro import AvroFormat  # noqa: PLC0415 - loads the extra `avro`
-
-            self._forms[values, keys] = AvroFormat(registry, decode_values=values, decode_keys=keys)
+            for kind in (self.value_format(sample) if values else None, self.key_format(sample) if keys else None):
+                need_library(kind or "")
+            self._forms[values, keys] = WireFormat(self._registry(), decode_values=values, decode_keys=keys)
         return self._forms[values, keys]
+
+    def _registry(self) -> SchemaRegistry:
+        if self._opened is None:
+            assert self._section is not None
+            self._opened = open_registry(self._section)
+        return self._opened
+
+    def _kind(self, held: Sequence[bytes | None]) -> str:
+        """Format of the schema that most of the values name."""
+        numbers = Counter(number for value in held if value and (number := wire_schema_id(value)) is not None)
+        for number, _ in numbers.most_common():
+            registered = self._registry().schema(number)
+            if registered is not None:
+                # JSON behind a schema id is read by either; a topic of it needs no library.
+                return "protobuf" if registered.kind == "PROTOBUF" else "avro"
+        return "avro"
 
 
 def first_config(
@@ -156,16 +182,17 @@ def kafka_section(given: Mapping[str, Any]) -> Kafka:
 
 
 def _formats(found: Proposal, samples: tuple[Sample, Sample], explorer: Explorer) -> None:
-    wire = [explorer.is_wire(sample) for sample in samples]
+    wire = [explorer.value_format(sample) if explorer.is_wire(sample) else None for sample in samples]
     reason = "values begin with a zero byte and a schema id"
-    if all(wire):
-        found.put("events.format", "avro", reason)
+    if wire[0] is not None and wire[0] == wire[1]:
+        found.put("events.format", wire[0], reason)
     else:
-        for topic, is_wire in zip(("prediction", "outcome"), wire, strict=True):
-            if is_wire:
-                found.put(f"events.{topic}.format", "avro", reason)
-    if any(explorer.has_wire_keys(sample) for sample in samples):
-        found.put("events.key_format", "avro", "keys begin with a zero byte and a schema id")
+        for topic, kind in zip(("prediction", "outcome"), wire, strict=True):
+            if kind is not None:
+                found.put(f"events.{topic}.format", kind, reason)
+    keyed = [explorer.key_format(sample) for sample in samples if explorer.has_wire_keys(sample)]
+    if keyed:
+        found.put("events.key_format", keyed[0], "keys begin with a zero byte and a schema id")
 
 
 def _ordered(found: Proposal) -> dict[str, Guess]:

@@ -22,7 +22,7 @@ from streamcal.runtime.config_fields import (
 __all__ = ["EventFilter", "Events", "OutcomeFields", "PredictionFields", "SchemaRegistry", "TimeUnit", "ValueFormat"]
 
 TimeUnit = Literal["ms", "s", "us", "ns", "rfc3339"]
-ValueFormat = Literal["json", "avro"]
+ValueFormat = Literal["json", "avro", "protobuf"]
 
 
 class EventFilter(Section):
@@ -123,7 +123,7 @@ class Events(Section):
     """How events are decoded."""
 
     format: ValueFormat = "json"
-    key_format: Literal["text", "avro"] = "text"
+    key_format: Literal["text", "avro", "protobuf"] = "text"
     prediction: PredictionFields = PredictionFields()
     outcome: OutcomeFields = OutcomeFields()
     classes: ClassNames = ()
@@ -134,11 +134,12 @@ class Events(Section):
 
     @field_validator("schema_registry")
     @classmethod
-    def _is_there_for_avro(cls, value: SchemaRegistry, info: ValidationInfo) -> SchemaRegistry:
+    def _is_there_for_schemas(cls, value: SchemaRegistry, info: ValidationInfo) -> SchemaRegistry:
         sections = (info.data.get(name) for name in ("prediction", "outcome"))
         formats = [getattr(section, "format", None) or info.data.get("format") for section in sections]
-        if value.url is None and "avro" in (*formats, info.data.get("key_format")):
-            raise problems_below([("url", "is required to read Avro")])
+        needing = {"avro", "protobuf"} & {*formats, info.data.get("key_format")}
+        if value.url is None and needing:
+            raise problems_below([("url", f"is required to read {' and '.join(sorted(needing))}")])
         return value
 
     @property

@@ -41,6 +41,8 @@ _MOST_UNKNOWN: Final = 10_000
 """Ids remembered as unknown: values that are no wire format at all may begin with any four bytes."""
 _LARGEST: Final = 4 * 2**20
 """Bytes of an answer; the largest schemas in use are a tenth of it."""
+_COMPILED: Final = "?format=serialized"
+"""Has a Protobuf schema answered as a descriptor, base64, and not as source text."""
 _ACCEPT: Final = "application/vnd.schemaregistry.v1+json, application/json"
 
 log = structlog.get_logger(__name__)
@@ -72,6 +74,7 @@ class Registered:
     kind : str
         ``AVRO``, ``JSON`` or ``PROTOBUF``.
     text : str
+        Of Protobuf: its file descriptor, serialized, in base64.
     references : mapping
         Name to the text of each schema it builds on, those they build on first.
     """
@@ -151,7 +154,10 @@ class SchemaRegistry:
             return found
         if self._unknown.get(number, 0.0) > time.monotonic():
             return None
-        answer = self._patiently(f"/schemas/ids/{number}", _Schema)
+        path = f"/schemas/ids/{number}"
+        answer = self._patiently(path, _Schema)
+        if answer is not None and answer.schemaType == "PROTOBUF":
+            answer = self._patiently(path + _COMPILED, _Schema)
         if answer is None:
             log.warning("schema id unknown to the registry", schema_id=number, registry=self.url)
             if len(self._unknown) >= _MOST_UNKNOWN:
@@ -159,21 +165,23 @@ class SchemaRegistry:
             self._unknown[number] = time.monotonic() + _UNKNOWN_S
             return None
         references: dict[str, str] = {}
-        self._resolve(answer.references, references)
+        self._resolve(answer.references, references, _COMPILED if answer.schemaType == "PROTOBUF" else "")
         found = self._known[number] = Registered(answer.schemaType, answer.schema, references)
         return found
 
-    def _resolve(self, wanted: list[_Reference], found: dict[str, str], seen: frozenset[str] = frozenset()) -> None:
+    def _resolve(
+        self, wanted: list[_Reference], found: dict[str, str], form: str, seen: frozenset[str] = frozenset()
+    ) -> None:
         """Collect referenced schemas, those that others build on first."""
         for one in wanted:
             if one.name in found or one.name in seen:
                 continue
             subject = urllib.parse.quote(one.subject, safe="")
-            answer = self._patiently(f"/subjects/{subject}/versions/{one.version}", _Schema)
+            answer = self._patiently(f"/subjects/{subject}/versions/{one.version}{form}", _Schema)
             if answer is None:
                 what = f"a schema refers to version {one.version} of subject {one.subject!r}, which is not there"
                 raise RegistryError(what, where=self.url, hint="register it again; references must not be deleted")
-            self._resolve(answer.references, found, seen | {one.name})
+            self._resolve(answer.references, found, form, seen | {one.name})
             found[one.name] = answer.schema
 
     def _patiently(self, path: str, kind: type[_Answer]) -> _Answer | None:

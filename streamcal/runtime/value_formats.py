@@ -7,10 +7,11 @@ from streamcal.runtime.config import Config
 from streamcal.runtime.config_events import OutcomeFields, PredictionFields
 from streamcal.runtime.config_events import SchemaRegistry as RegistrySection
 from streamcal.runtime.registry import SchemaRegistry
+from streamcal.runtime.wire_format import FieldTree, Reading, WireFormat
 from streamcal.stream.fields import FieldPath
 from streamcal.stream.formats import ValueFormat
 
-__all__ = ["open_registry", "value_formats"]
+__all__ = ["need_library", "open_registry", "value_formats"]
 
 
 def value_formats(config: Config) -> tuple[ValueFormat | None, ValueFormat | None]:
@@ -19,23 +20,25 @@ def value_formats(config: Config) -> tuple[ValueFormat | None, ValueFormat | Non
     Raises
     ------
     ConfigError
-        Values are Avro and the library for it is not installed, or the file with the credentials cannot be read.
+        The library for values or keys is not installed, or the file with the credentials cannot be read.
     RegistryError
         No schema registry answers, or it refuses.
     """
     events = config.events
-    values = [events.prediction_format == "avro", events.outcome_format == "avro"]
-    keys = events.key_format == "avro"
+    values = [events.prediction_format != "json", events.outcome_format != "json"]
+    keys = events.key_format != "text"
     if not any(values) and not keys:
         return None, None
+    for kind in (events.prediction_format, events.outcome_format, events.key_format):
+        need_library(kind)
     registry = open_registry(events.schema_registry)
     sections: list[tuple[PredictionFields | OutcomeFields, list[str]]] = [
         (events.prediction, _prediction_paths(config)),
         (events.outcome, _outcome_paths(config)),
     ]
     found = [
-        _format(registry, section, paths, values=avro, keys=keys) if avro or keys else None
-        for avro, (section, paths) in zip(values, sections, strict=True)
+        _format(registry, section, paths, values=wire, keys=keys) if wire or keys else None
+        for wire, (section, paths) in zip(values, sections, strict=True)
     ]
     return found[0], found[1]
 
@@ -46,11 +49,10 @@ def open_registry(section: RegistrySection) -> SchemaRegistry:
     Raises
     ------
     ConfigError
-        The library is not installed, or the file with the credentials cannot be read.
+        The file with the credentials cannot be read.
     RegistryError
         No schema registry answers, or it refuses.
     """
-    _need_library()
     assert section.url is not None, "checked when the configuration is loaded"
     credentials = None
     if section.basic_auth_file is not None:
@@ -68,22 +70,43 @@ def open_registry(section: RegistrySection) -> SchemaRegistry:
     return registry
 
 
-def _need_library() -> None:
+def need_library(kind: str) -> None:
+    """See that values of this format can be read.
+
+    Raises
+    ------
+    ConfigError
+        The library for them is not installed.
+    """
     try:
-        import fastavro  # noqa: F401, PLC0415 - the extra `avro`
+        if kind == "avro":
+            import fastavro  # noqa: F401, PLC0415 - the extra `avro`
+        elif kind == "protobuf":
+            from google import protobuf  # noqa: F401, PLC0415 - the extra `protobuf`
     except ImportError as error:
-        text = "avro needs a library that is not installed: pip install 'streamcal-monitor[avro]'"
+        text = f"{kind} needs a library that is not installed: pip install 'streamcal-monitor[{kind}]'"
         raise ConfigError([("events.format", text)]) from error
 
 
 def _format(
     registry: SchemaRegistry, section: PredictionFields | OutcomeFields, paths: list[str], *, values: bool, keys: bool
 ) -> ValueFormat:
-    from streamcal.runtime.avro import AvroFormat, FieldTree  # noqa: PLC0415 - loads the extra `avro`
-
     time = FieldPath.parse(section.time) if section.time_source == "field" else None
-    tree = FieldTree.of([FieldPath.parse(path) for path in paths])
-    return AvroFormat(registry, tree, time=time, time_unit=section.time_unit, decode_values=values, decode_keys=keys)
+    reading = Reading(
+        fields=FieldTree.of([FieldPath.parse(path) for path in paths]),
+        time=time.parts if time is not None and time.source == "value" else None,
+        time_unit=section.time_unit,
+        optional=frozenset(FieldPath.parse(path).parts for path in _optional(section)),
+    )
+    return WireFormat(registry, reading, decode_values=values, decode_keys=keys)
+
+
+def _optional(section: PredictionFields | OutcomeFields) -> list[str]:
+    """Paths of what an event may go without."""
+    found = [section.model]
+    if isinstance(section, PredictionFields):
+        found += [section.raw_score, section.map_version, section.weight, section.raw_scores, section.map_versions]
+    return [path for path in found if path is not None]
 
 
 def _prediction_paths(config: Config) -> list[str]:

@@ -73,7 +73,7 @@ def engine_settings(
     StreamcalError
         A prior map file cannot be read.
     RegistryError
-        Values are Avro and no schema registry answers.
+        Values are in the wire format and no schema registry answers.
     """
     pane_ms = config.windows.pane.ms
     models = {name: config.model(name) for name in config.class_sets.counted(config.models)}

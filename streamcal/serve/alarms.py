@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
-from streamcal.serve.exposition import ColumnFamily, label_value, labelled
+from streamcal.serve.exposition import ColumnFamily, LabelColumns, Labelled, label_value, labelled
 from streamcal.snapshot import ModelSnapshot, Series, Snapshot
 
 __all__ = ["FAULTS", "alarm_families"]
@@ -17,12 +17,13 @@ FAULTS = ("scores_too_high", "scores_too_low", "over_confident", "under_confiden
 _WHOLE = Series("all", "all")
 
 
-def alarm_families(snapshot: Snapshot) -> Iterator[Metric]:
+def alarm_families(snapshot: Snapshot, columns: LabelColumns | None = None) -> Iterator[Metric]:
     """One family per metric.
 
     The whole model has a sample for every fault, 0 or 1; other segments have one only while an alarm is in force, so
     that a thousand calm segments cost nothing. Evidence is left out before the first pane since a start.
     """
+    columns = columns or LabelColumns()
     where = ("model", "cut", "segment")
     active = GaugeMetricFamily("streamcal_alarm_active", "1 while an alarm is in force.", labels=(*where, "fault"))
     evidence = ColumnFamily("streamcal_alarm_evidence", "Evidence of miscalibration, natural log.")
@@ -37,7 +38,8 @@ def alarm_families(snapshot: Snapshot) -> Iterator[Metric]:
                 for fault in FAULTS:
                     if series == _WHOLE or state.active == fault:
                         active.add_metric((*_labels(model, series), fault), int(state.active == fault))
-        labels = [labelled(where, (model.name, series.cut, series.segment)) for series, _ in states]
+        watched = [series for series, _ in states]
+        labels = columns.column((model.name, "alarms"), watched, _labels_of(where, model.name, watched))
         threshold.add(labels, [state.threshold for _, state in states])
         evidence.add(labels, [state.evidence if math.isfinite(state.evidence) else math.nan for _, state in states])
         for (series, window), beyond in sorted(model.ece_exceeded.items()):
@@ -64,6 +66,10 @@ def _sealing_families(snapshot: Snapshot) -> Iterator[Metric]:
         if model.blocking_partition is not None:
             blocking.add_metric((label_value(model.name),), model.blocking_partition)
     yield from (changes, sealed, blocking)
+
+
+def _labels_of(names: tuple[str, ...], model: str, watched: Sequence[Series]) -> Callable[[], list[Labelled]]:
+    return lambda: [labelled(names, (model, series.cut, series.segment)) for series in watched]
 
 
 def _labels(model: ModelSnapshot, series: Series) -> tuple[str, str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import zlib
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Final, TypeVar
@@ -11,11 +10,12 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from streamcal.serve.packing import packed
+
 __all__ = ["Answers", "json_response"]
 
 _MOST_ANSWERS: Final = 64  # the largest, 500 segments, have 200 kB
 _MIN_GZIP: Final = 1024  # bytes; what fits into one packet is not worth packing
-_FAST: Final = 1
 
 _T = TypeVar("_T")
 
@@ -42,20 +42,20 @@ class Answers:
         self, request: Request, sequence: int, question: Hashable, make: Callable[[], Mapping[str, Any]]
     ) -> Response:
         """The answer to `question` about the snapshot of that number; 304 where the asker has it already."""
-        body, packed, tag = self.once(sequence, question, lambda: _packed(make()))
+        body, small, tag = self.once(sequence, question, lambda: _packed(make()))
         headers = {"ETag": tag, "Cache-Control": "no-cache", "Vary": "Accept-Encoding"}
         if tag in {given.strip() for given in request.headers.get("if-none-match", "").split(",")}:
             return Response(status_code=304, headers=headers)
-        if packed is not None and accepts_gzip(request.headers.get("accept-encoding", "")):
-            return Response(packed, headers=headers | {"Content-Encoding": "gzip"}, media_type="application/json")
+        if small is not None and accepts_gzip(request.headers.get("accept-encoding", "")):
+            return Response(small, headers=headers | {"Content-Encoding": "gzip"}, media_type="application/json")
         return Response(body, headers=headers, media_type="application/json")
 
 
 def _packed(document: Mapping[str, Any]) -> tuple[bytes, bytes | None, str]:
     """Body, the same packed where that is worth it, and its tag."""
     body = _encode(document) + b"\n"
-    packed = gzip.compress(body, _FAST, mtime=0) if len(body) >= _MIN_GZIP else None
-    return body, packed, f'W/"{len(body):x}-{zlib.crc32(body):08x}"'
+    small = packed(body) if len(body) >= _MIN_GZIP else None
+    return body, small, f'W/"{len(body):x}-{zlib.crc32(body):08x}"'
 
 
 def json_response(document: Mapping[str, Any], status: int = 200) -> Response:

@@ -51,6 +51,10 @@ class Segment(Answer):
     threshold: float | None = None
     fault: Fault | None = Field(None, description="Fault of the alarm in force.")
     since_ms: int | None = None
+    map_offset: float | None = Field(
+        None, description="Correction of this very segment by the map in force; a finer one of a row goes before."
+    )
+    map_slope: float | None = None
 
 
 class SegmentsAnswer(Answer):
@@ -92,6 +96,24 @@ class HistoryAnswer(Answer):
     threshold: Line
 
 
+class Correction(Answer):
+    """What a map does to one segment: logit of the score served times ``slope`` (1 where left out), plus ``offset``."""
+
+    segment: str
+    offset: float
+    slope: float | None = None
+
+
+class Corrections(Answer):
+    """What a map adds for single segments, in short."""
+
+    segments: int
+    slopes: int = Field(description="Those of them that turn the slope too.")
+    offset_low: float
+    offset_high: float
+    largest: list[Correction] = Field(description="The largest by their offset.")
+
+
 class FittedMap(Answer):
     """What a map document says of its map."""
 
@@ -101,9 +123,12 @@ class FittedMap(Answer):
     n: int | None = None
     positives: int | None = None
     segments: int | None = Field(None, description="Segments with a correction of their own.")
+    corrections: Corrections | None = Field(None, description="Null where no segment has one.")
     parameters: dict[str, Any] | None = None
     evidence: dict[str, Any] | None = None
-    served: list[float] | None = Field(None, description="Served score at each point of `raw` of the answer.")
+    served: list[float] | None = Field(
+        None, description="Served score at each point of `raw` of the answer, without corrections."
+    )
 
 
 class MapAttempt(FittedMap):

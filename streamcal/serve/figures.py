@@ -1,13 +1,13 @@
 """Figures of a snapshot as gauge families, within the cap on their number.
 
-A *row* is one (model, window, score kind) of one series; its samples share one label mapping, which the
-text format is built from once.
+A *block* is the series of one (model, window, score kind); its figures share one column of labels, which is kept from
+one snapshot to the next.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -16,9 +16,9 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.samples import Sample
 
-from streamcal.serve.exposition import ColumnFamily, Labelled, labelled
+from streamcal.serve.exposition import ColumnFamily, LabelColumns, Labelled, labelled
 from streamcal.serve.metrics import BIN_FIGURES, FIGURES, ExportSettings
-from streamcal.snapshot import Figures, ModelSnapshot, Series, Snapshot, WindowFigures
+from streamcal.snapshot import Figures, ModelSnapshot, Series, Snapshot
 
 __all__ = ["figure_families"]
 
@@ -28,26 +28,51 @@ _Segment = tuple[int, Series]
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """Figures of one model, window and score kind: labels and segment of each series, arrays beside them."""
+    """Figures of one model, window and score kind: its series, arrays beside them."""
 
-    segments: list[_Segment]
-    labels: list[Labelled]
+    place: int
+    model: str
+    window: str
+    kind: str
+    series: Sequence[Series]
     figures: Figures
 
+    def segments(self) -> Iterator[_Segment]:
+        return ((self.place, series) for series in self.series)
 
-def figure_families(snapshot: Snapshot, settings: ExportSettings) -> Iterator[Metric]:
+    def within(self, kept: frozenset[_Segment]) -> _Block:
+        """What is left of it."""
+        inside = [i for i, segment in enumerate(self.segments()) if segment in kept]
+        figures = {name: values[inside] for name, values in self.figures.items()}
+        return replace(self, series=[self.series[i] for i in inside], figures=figures)
+
+    def labels(self) -> list[Labelled]:
+        return [_labels(self.model, series, self.window, self.kind) for series in self.series]
+
+
+def figure_families(
+    snapshot: Snapshot, settings: ExportSettings, columns: LabelColumns | None = None
+) -> Iterator[Metric]:
     """Gauges of the exported figures, last outcome times, bins of ``all``, and how many series the cap dropped."""
+    columns = columns or LabelColumns()
     blocks = [
-        block
+        _Block(place, model.name, window.window, kind, window.series, figures)
         for place, model in enumerate(snapshot.models)
         for window in model.windows
-        for block in _blocks(place, model, window)
+        for kind, figures in (("raw", window.raw), ("served", window.served))
     ]
     names = settings.figures
     kept, dropped = _within_cap(blocks, names, settings.max_series)
+    if kept is not None:
+        blocks = [block.within(kept) for block in blocks]
+    labels = [columns.column((block.model, block.window, block.kind), block.series, block.labels) for block in blocks]
     for name in names:
-        yield _figure(name, blocks, kept)
-    yield _last_outcomes(snapshot, kept)
+        family = ColumnFamily(*FIGURES[name])
+        for block, column in zip(blocks, labels, strict=True):
+            if name in block.figures:
+                family.add(column, block.figures[name])
+        yield family
+    yield _last_outcomes(snapshot, kept, columns)
     if settings.bins:
         yield from _bins(snapshot)
     yield GaugeMetricFamily(
@@ -58,18 +83,12 @@ def figure_families(snapshot: Snapshot, settings: ExportSettings) -> Iterator[Me
     yield scheme
 
 
-def _blocks(place: int, model: ModelSnapshot, window: WindowFigures) -> Iterator[_Block]:
-    segments = [(place, series) for series in window.series]
-    for kind, figures in (("raw", window.raw), ("served", window.served)):
-        yield _Block(segments, [_labels(model, series, window.window, kind) for series in window.series], figures)
-
-
 _FIGURE_LABELS: Final = ("model", "cut", "segment", "window", "score_kind")
 _SERIES_LABELS: Final = ("model", "cut", "segment")
 
 
-def _labels(model: ModelSnapshot, series: Series, window: str, kind: str) -> Labelled:
-    return labelled(_FIGURE_LABELS, (model.name, series.cut, series.segment, window, kind))
+def _labels(model: str, series: Series, window: str, kind: str) -> Labelled:
+    return labelled(_FIGURE_LABELS, (model, series.cut, series.segment, window, kind))
 
 
 def _within_cap(
@@ -84,7 +103,7 @@ def _within_cap(
     size: dict[_Segment, float] = {}
     for block, counts in zip(blocks, present, strict=True):
         n = np.nan_to_num(block.figures["n"])
-        for segment, count, rows in zip(block.segments, counts.tolist(), n.tolist(), strict=True):
+        for segment, count, rows in zip(block.segments(), counts.tolist(), n.tolist(), strict=True):
             cost[segment] = cost.get(segment, 0) + count
             size[segment] = max(size.get(segment, 0.0), rows)
     kept, used = set(), 0
@@ -99,37 +118,27 @@ def _within_cap(
 
 def _present(block: _Block, names: tuple[str, ...]) -> NDArray[np.int64]:
     """Number of figures that each series of the block has."""
-    counts = np.zeros(len(block.segments), dtype=np.int64)
+    counts = np.zeros(len(block.series), dtype=np.int64)
     for name in names:
         if name in block.figures:
             counts += ~np.isnan(block.figures[name])
     return counts
 
 
-def _figure(name: str, blocks: list[_Block], kept: frozenset[_Segment] | None) -> Metric:
-    family = ColumnFamily(*FIGURES[name])
-    for block in blocks:
-        values = block.figures.get(name)
-        if values is None:
-            continue
-        if kept is None:
-            family.add(block.labels, values)
-        else:
-            inside = [i for i, segment in enumerate(block.segments) if segment in kept]
-            family.add([block.labels[i] for i in inside], values[inside])
-    return family
-
-
-def _last_outcomes(snapshot: Snapshot, kept: frozenset[_Segment] | None) -> Metric:
+def _last_outcomes(snapshot: Snapshot, kept: frozenset[_Segment] | None, columns: LabelColumns) -> Metric:
     family = ColumnFamily("streamcal_last_outcome_timestamp_seconds", "Event time of the latest outcome.")
     for place, model in enumerate(snapshot.models):
-        held = [
-            (labelled(_SERIES_LABELS, (model.name, series.cut, series.segment)), time_ms / 1000)
+        held = {
+            series: time_ms / 1000
             for series, time_ms in model.last_outcome_ms.items()
             if kept is None or (place, series) in kept
-        ]
-        family.add([labels for labels, _ in held], [seconds for _, seconds in held])
+        }
+        family.add(columns.column((model.name, "last"), list(held), _by_series(model.name, held)), list(held.values()))
     return family
+
+
+def _by_series(model: str, series: Iterable[Series]) -> Callable[[], list[Labelled]]:
+    return lambda: [labelled(_SERIES_LABELS, (model, one.cut, one.segment)) for one in series]
 
 
 def _bins(snapshot: Snapshot) -> Iterator[Metric]:
@@ -147,5 +156,5 @@ def _bins(snapshot: Snapshot) -> Iterator[Metric]:
 
 
 def _bin_labels(model: ModelSnapshot, window: str, kind: str, entry: Mapping[str, Any]) -> dict[str, str]:
-    labels = _labels(model, Series("all", "all"), window, kind).labels
+    labels = _labels(model.name, Series("all", "all"), window, kind).labels
     return {**labels, "lo": repr(float(entry["lo"])), "hi": repr(float(entry["hi"]))}

@@ -11,7 +11,7 @@ from streamcal.errors import MapDocumentError
 from streamcal.maps.document import MapDocument
 from streamcal.serve.trace import TRACED
 from streamcal.serve.verdict import action_of
-from streamcal.serve.view_maps import GRID, curve
+from streamcal.serve.view_maps import GRID, corrections_of, curve
 from streamcal.snapshot import MapEntry
 
 __all__ = ["MOST_MAPS", "chart_data", "history_data"]
@@ -123,6 +123,7 @@ def _drawn(document: Mapping[str, Any] | None) -> dict[str, Any]:
             "n": found.counts.n,
             "positives": found.counts.positives,
             "evidence": {"gain": found.evidence["gain"]} if "gain" in found.evidence else {},
+            "corrections": corrections_of(found),
             "served": curve(found),
         }
     except (msgspec.ValidationError, MapDocumentError):

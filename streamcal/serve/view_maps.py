@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
 
 import msgspec
 import numpy as np
 
 from streamcal.errors import MapDocumentError
 from streamcal.maps.document import MapDocument
+from streamcal.serve.corrections import corrections
 from streamcal.serve.exposition import label_value
 from streamcal.serve.verdict import action_of
 from streamcal.serve.view import champion_view
 from streamcal.snapshot import MapEntry, ModelSnapshot, Snapshot
 
-__all__ = ["GRID", "curve", "maps_view"]
+__all__ = ["GRID", "corrections_of", "curve", "maps_view"]
 
 _LOGITS: Final = np.linspace(-9.0, 9.0, 73)  # steps of a quarter, from one in 8,000 to as near to 1
 GRID: Final = (1.0 / (1.0 + np.exp(-_LOGITS))).round(9).tolist()
@@ -24,6 +26,9 @@ GRID: Final = (1.0 / (1.0 + np.exp(-_LOGITS))).round(9).tolist()
 
 _MOST_CURVES: Final = 2000
 _curves: OrderedDict[str, list[float]] = OrderedDict()
+_corrections: OrderedDict[str, dict[str, Any] | None] = OrderedDict()
+
+_Made = TypeVar("_Made")
 
 
 def curve(document: MapDocument) -> list[float]:
@@ -34,13 +39,26 @@ def curve(document: MapDocument) -> list[float]:
     MapDocumentError
         The document cannot be applied.
     """
-    known = _curves.get(document.hash)
-    if known is None:
+
+    def drawn() -> list[float]:
         served = document.to_map().apply(np.array(GRID))
-        known = _curves[document.hash] = [float(f"{value:.6g}") for value in served.tolist()]
-        while len(_curves) > _MOST_CURVES:
-            _curves.popitem(last=False)
-    return known
+        return [float(f"{value:.6g}") for value in served.tolist()]
+
+    return _once(_curves, document, drawn)
+
+
+def corrections_of(document: MapDocument) -> dict[str, Any] | None:
+    """What `document` adds for single segments, in short; see `streamcal.serve.corrections`."""
+    return _once(_corrections, document, lambda: corrections(document.segments))
+
+
+def _once(held: OrderedDict[str, _Made], document: MapDocument, make: Callable[[], _Made]) -> _Made:
+    """What `make` said of this document the first time; a document never changes under its hash."""
+    if document.hash not in held:
+        held[document.hash] = make()
+        while len(held) > _MOST_CURVES:
+            held.popitem(last=False)
+    return held[document.hash]
 
 
 def maps_view(snapshot: Snapshot, model: ModelSnapshot) -> dict[str, Any]:
@@ -95,6 +113,7 @@ def _document(document: MapDocument) -> dict[str, Any]:
         "parent": document.parent,
         "segments": len(document.segments),
         "parameters": msgspec.to_builtins(document.parameters),
+        "corrections": corrections_of(document),
         "evidence": _finite(msgspec.to_builtins(document.evidence)),
     }
     if document.fit_window is not None:

@@ -15,7 +15,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from streamcal.maps.document import MapDocument
 from streamcal.serve.api_tables import AskedSegments
+from streamcal.serve.corrections import correction
 from streamcal.serve.exposition import label_value
 from streamcal.snapshot import Figures, ModelSnapshot, Series, WindowFigures
 
@@ -57,29 +59,33 @@ SORTS: Final[dict[str, Callable[[Figures], Floats]]] = {
 def segments_view(model: ModelSnapshot, window: WindowFigures, asked: AskedSegments) -> dict[str, Any]:
     """The rows asked for of the segments found, and how many there are."""
     columns = _columns(model, window, window.served if asked.score_kind == "served" else window.raw)
-    names = [label_value(series.segment) for series in window.series]
-    cuts = [label_value(series.cut) for series in window.series]
-    wanted = asked.search.casefold()
-    found = np.array(
-        [
-            i
-            for i, series in enumerate(window.series)
-            if series != _WHOLE and asked.cut in {None, cuts[i]} and wanted in names[i].casefold()
-        ],
-        dtype=np.intp,
-    )
+    segments = np.array([series.segment != _WHOLE.segment for series in window.series], dtype=bool)
+    found = np.flatnonzero(segments)
+    if asked.search or asked.cut is not None:
+        found = np.array([i for i in found.tolist() if _wanted(window.series[i], asked)], dtype=np.intp)
     with np.errstate(divide="ignore"):
         order = found[np.argsort(-SORTS[asked.sort](columns)[found], kind="stable")]
     since = {entry.series: entry.at_ms for entry in model.alarm_log if entry.ended_ms is None}
+    champion = model.maps.champion
+    corrected = champion.segments if isinstance(champion, MapDocument) else {}
     rows = []
     for i in order[asked.offset : asked.offset + asked.limit].tolist():
         series = window.series[i]
-        row: dict[str, Any] = {"cut": cuts[i], "segment": names[i]} | _row(columns, i)
+        row: dict[str, Any] = {"cut": label_value(series.cut), "segment": label_value(series.segment)}
+        row |= _row(columns, i)
         state = model.alarms.get(series)
         if state is not None and state.active is not None:
             row |= {"fault": state.active} | ({"since_ms": since[series]} if series in since else {})
+        if series.segment in corrected:
+            row |= {f"map_{name}": value for name, value in correction(corrected[series.segment]).items()}
         rows.append(row)
-    return {"total": sum(series != _WHOLE for series in window.series), "found": len(found), "segments": rows}
+    return {"total": int(segments.sum()), "found": len(found), "segments": rows}
+
+
+def _wanted(series: Series, asked: AskedSegments) -> bool:
+    """Whether it is of the cut asked for and its name has what is searched."""
+    inside = asked.cut is None or asked.cut == label_value(series.cut)
+    return inside and asked.search.casefold() in label_value(series.segment).casefold()
 
 
 def _row(columns: Figures, i: int) -> dict[str, Any]:

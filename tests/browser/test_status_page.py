@@ -13,10 +13,13 @@ import numpy as np
 import pytest
 from served_snapshots import NOW_MS, model_of, snapshot_of, sources_of, window_of
 
+from streamcal.maps.compiled import segment_key
+from streamcal.maps.document import new_document
+from streamcal.maps.families import Platt
 from streamcal.serve.app import application
 from streamcal.serve.http import HttpServer
 from streamcal.serve.live import SnapshotHolder
-from streamcal.snapshot import Series
+from streamcal.snapshot import MapEntry, MapsHeld, MapState, Series
 
 AXE = Path(__file__).parent / "axe.min.js"
 HOSTILE = [
@@ -203,6 +206,42 @@ def test_the_picture_of_a_map_is_chosen_by_keyboard(server, look):
         page.keyboard.press("Enter")
         assert page.locator("[data-map-chosen]").inner_text().startswith("Version 2 (platt)")
         assert page.locator("[data-chart=maps] path[data-name='version 2']").count() == 1
+
+
+def test_corrections_per_segment_are_shown_with_their_map(look, model, keep):
+    hostile = segment_key(["country"], [HOSTILE[1]])
+    offsets = {f"country=C{i:03d}": {"offset": (i - 5) / 20} for i in range(11)}
+    offsets |= {hostile: {"offset": -1.25, "slope": 0.5}}
+    made = new_document("default", 5, Platt(0.6, -0.1), at_ms=NOW_MS, segments=offsets, parent=4)
+    log = [*model.map_log, MapEntry(5, "platt", NOW_MS, NOW_MS, 1, True, "", made)]
+    held, state = SnapshotHolder(), MapState(5, "platt", NOW_MS)
+    held.publish(snapshot_of(replace(model, map_log=log, champion=state, maps=MapsHeld(champion=made))))
+    with HttpServer(application(sources_of(held)), port=0) as server, look(server.url, bypass_csp=True) as looked:
+        page = shown(looked.page, 1)
+        listed = page.locator("[data-map-log] tbody tr").all_inner_texts()
+        assert page.locator("[data-map-log] tbody tr").first.locator("td").nth(7).inner_text() == "12"
+        assert "none" in listed[1]
+        place = page.locator("[data-map-corrections]")
+        words = place.locator("p").inner_text().replace("-", "−")
+        told = (
+            "version 5 corrects 12 segments, offsets −1.25 to 0.25 logits, 1 with a slope of their own; the largest 8"
+        )
+        assert told in words
+        first = place.locator("tbody tr").first.locator("td").all_inner_texts()
+        assert [cell.replace("-", "−") for cell in first] == [hostile, "−1.25", "0.5"]
+        assert place.locator("tbody tr").count() == 8
+        page.locator("#search").fill("C010")
+        page.wait_for_function("() => document.querySelectorAll('[data-show=segments] tbody tr').length === 1")
+        assert page.locator("[data-show=segments] tbody td").last.inner_text() == "0.25"
+        assert serious_faults(page) == []
+        for part in ("[data-map-log]", "[data-map-corrections]", "[data-show=segments]"):  # nothing is cut off
+            over = page.locator(part).evaluate("(place) => place.scrollWidth - place.clientWidth")
+            assert over <= 0, part
+        keep(page, "status-corrections")
+        page.locator("[data-map-log] button[data-version='4']").click()
+        assert place.is_hidden()
+        assert page.evaluate("window.hacked") is None
+        assert looked.complaints == []
 
 
 def test_hostile_names_are_text_and_nothing_else(look):

@@ -127,7 +127,8 @@ def test_a_fault_is_a_problem_with_what_to_change(
 def test_a_wire_format_read_as_json_is_recognised(tmp_path: Path) -> None:
     predictions, outcomes = streams()
     found = diagnosis(tmp_path, "", sample(predictions, value=b"\0\0\0\0\7abc"), sample(outcomes))
-    assert "set events.prediction.format: avro (or events.format) and events.schema_registry.url" in told(found)
+    change = "set events.prediction.format: avro or protobuf (or events.format) and events.schema_registry.url"
+    assert change in told(found)
 
 
 def test_topics_placed_by_different_rules_are_named_with_the_rule(tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ def test_a_foreign_schema_is_taken_up(
     produce(kafka, predictions, foreign.predictions)
     produce(kafka, outcomes, foreign.outcomes)
     for number, schema in foreign.schemas.items():
-        registry.register(number, schema)
+        registry.register(number, schema, foreign.kind)
     out, group = tmp_path / "first.yaml", f"init-{name}"
     sources = ["--bootstrap-servers", kafka, "--predictions", predictions, "--outcomes", outcomes]
     further = ["--schema-registry", registry.url] if foreign.schemas else []

@@ -19,10 +19,10 @@ import pytest
 from raw_records import LIMITS, RawRecord, T, fate, raw
 from registry_stub import RegistryStub, running_registry, wire
 
-from streamcal.runtime.avro import AvroFormat, FieldTree
 from streamcal.runtime.config import Config, load_config
 from streamcal.runtime.registry import RegistryError, SchemaRegistry
 from streamcal.runtime.replay import ReplayOptions, replay
+from streamcal.runtime.wire_format import FieldTree, Reading, WireFormat
 from streamcal.stream.codec import EventFilter, OutcomeDecoder, OutcomeFields, PredictionDecoder, PredictionFields
 from streamcal.stream.events import Names, OutcomeBatch, PredictionBatch
 from streamcal.stream.fields import FieldPath, TimeUnit
@@ -59,8 +59,11 @@ def stub() -> Iterator[RegistryStub]:
         yield found
 
 
-def avro_format(stub: RegistryStub, time: str = "at", unit: TimeUnit = "ms", **further: Any) -> AvroFormat:
-    return AvroFormat(SchemaRegistry(stub.url), time=FieldPath.parse(time), time_unit=unit, **further)
+def avro_format(
+    stub: RegistryStub, time: str = "at", unit: TimeUnit = "ms", fields: FieldTree | None = None, **further: Any
+) -> WireFormat:
+    reading = Reading(fields or FieldTree(), FieldPath.parse(time).parts, unit)
+    return WireFormat(SchemaRegistry(stub.url), reading, **further)
 
 
 def predictions(records: list[RawRecord], fields: PredictionFields, **further: Any) -> PredictionBatch:
@@ -98,7 +101,7 @@ def test_batches_equal_those_of_the_same_events_as_json(stub: RegistryStub) -> N
     assert 0 < len(expected.row) < len(events)
     assert_same(predictions(as_avro, fields, value_format=avro_format(stub, unit="us")), expected)
     tree = FieldTree.of([FieldPath.parse(path) for path in ("meta.id", "at", "p", "model", "country", "weight")])
-    pruned = AvroFormat(SchemaRegistry(stub.url), tree, time=FieldPath.parse("at"), time_unit="us")
+    pruned = avro_format(stub, unit="us", fields=tree)
     assert_same(predictions(as_avro, fields, value_format=pruned), expected)
 
 
@@ -247,7 +250,7 @@ def test_an_outage_waits_and_loses_nothing(stub: RegistryStub) -> None:
     record = RawRecord(wire(2, OUTCOME, {"id": "a", "label": True, "ts": T}))
     assert fate(outcomes([record], value_format=avro_format(stub, "ts"))) == "accepted"
     stub.failures = [503] * 50
-    form = AvroFormat(SchemaRegistry(stub.url, patience_s=0.3), time=FieldPath.parse("ts"))
+    form = WireFormat(SchemaRegistry(stub.url, patience_s=0.3), Reading(time=("ts",)))
     with pytest.raises(RegistryError):
         outcomes([record], value_format=form)
     stub.failures = []

@@ -17,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
 from streamcal.serve.exporter import BuildInfo, Exporter, ProcessCollector, SnapshotCollector, render
-from streamcal.serve.exposition import ColumnFamily, exposition, label_value, labelled
+from streamcal.serve.exposition import ColumnFamily, LabelColumn, exposition, label_value, labelled
 from streamcal.serve.live import COMMIT_BUCKETS, CommitRecorder, Readiness, SnapshotHolder
 from streamcal.serve.metrics import BIN_FIGURES, CORE, FIGURES, MODEL_COUNTERS, TOTAL_COUNTERS, ExportSettings
 from streamcal.snapshot import Series, Snapshot
@@ -359,8 +359,8 @@ def test_columns_of_any_numbers_are_written_as_the_library_writes_them():
     )
     values = np.concatenate([values, [np.inf, -np.inf, np.nan, 5e-324, 123_456_789.0]])
     family = ColumnFamily("x", "Help.")
-    family.add([labelled(("i",), (str(i),)) for i in range(len(values))], values)
-    family.add([], [])
+    family.add(LabelColumn([labelled(("i",), (str(i),)) for i in range(len(values))]), values)
+    family.add(LabelColumn([]), [])
 
     class Only(Collector):
         def collect(self):

@@ -66,7 +66,7 @@ def id_readers(config: Config) -> dict[str, Callable[[Sequence[Record]], list[st
     Raises
     ------
     ConfigError
-        Values are Avro and the library for it is not installed.
+        The library for what values or keys are is not installed.
     RegistryError
         The schema registry does not answer.
     """

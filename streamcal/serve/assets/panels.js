@@ -44,7 +44,7 @@ streamcal.panels = (() => {
   function spanOf({ at_ms: at, step_ms: step, window }) {
     if (!at.length) return "";
     const every = step ? `a point every ${span(step)}` : "every snapshot";
-    return `Window ${window}; ${count(at.length)} points from ${moment(at[0])} to ${moment(at[at.length - 1])} UTC, ${every}.`;
+    return `Window ${window}; ${count(at.length)} ${at.length === 1 ? "point" : "points"} from ${moment(at[0])} to ${moment(at[at.length - 1])} UTC, ${every}.`;
   }
 
   function reliability(root, window) {
@@ -67,6 +67,21 @@ streamcal.panels = (() => {
     return kept;
   }
 
+  const offsets = (found) => found.segments === 1 ? fig(found.offset_low) : `${fig(found.offset_low)} to ${fig(found.offset_high)}`;
+
+  // What the chosen map adds for single segments, which its curve does not show.
+  function corrected(place, version, found) {
+    if (!place) return;
+    place.hidden = !found;
+    if (!found) { place.replaceChildren(); return; }
+    const more = found.segments > found.largest.length ? `; the largest ${found.largest.length}` : "";
+    const slopes = found.slopes ? `, ${count(found.slopes)} with a slope of their own` : "";
+    place.replaceChildren(
+      streamcal.said(`Beside its curve version ${version} corrects ${count(found.segments)} ${found.segments === 1 ? "segment" : "segments"}, ${found.segments === 1 ? "offset" : "offsets"} ${offsets(found)} logits${slopes}${more}:`),
+      streamcal.table(["segment", "offset (logits)", "slope"], found.largest.map((one) => [one.segment, fig(one.offset), fig(one.slope ?? 1)])),
+    );
+  }
+
   // The map history with a picture of each, and the chosen one large.
   function maps(root, document_) {
     const place = by(root, "maps");
@@ -86,6 +101,7 @@ streamcal.panels = (() => {
       streamcal.charts.maps(place, document_.raw, curves);
       const told = root.querySelector("[data-map-chosen]");
       if (told) told.textContent = chosen ? `Version ${chosen.version} (${chosen.family})${chosen.in_force ? ", in force" : ""}${parent ? `; grey: version ${parent.version} before it` : ""}.` : "";
+      corrected(root.querySelector("[data-map-corrections]"), chosen?.version, chosen?.corrections);
       for (const button of list.querySelectorAll("button")) button.setAttribute("aria-pressed", String(Number(button.dataset.version) === place.chosen));
     };
     const picture = (map) => {
@@ -100,13 +116,15 @@ streamcal.panels = (() => {
       return button;
     };
     const focused = document.activeElement?.closest?.("[data-map-log]") ? document.activeElement.dataset.version : null;
+    const own = rows.some((map) => map.corrections);
     list.replaceChildren(rows.length ? streamcal.table(
-      ["when (UTC)", "what", "why", "map", "version", "family", "fitted on", "gain (nats)"],
+      ["when (UTC)", "what", "why", "gain (nats)", "map", "version", "family", ...(own ? ["segments corrected"] : []), "fitted on (positive)"],
       rows.map((map) => [
         map.attempts > 1 ? `${moment(map.at_ms)} to ${moment(map.until_ms)}` : moment(map.at_ms),
         { text: actions[map.action] + (map.in_force ? ", in force" : "") + (map.attempts > 1 ? ` ${count(map.attempts)} times` : ""), className: `action-${map.action}` },
-        reasonOf(map), picture(map), map.version ?? "–", map.family,
-        map.n ? `${count(map.n)} (${count(map.positives)} positive)` : "–", fig(map.evidence?.gain),
+        reasonOf(map), fig(map.evidence?.gain), picture(map), map.version ?? "–", map.family,
+        ...(own ? [map.corrections ? count(map.corrections.segments) : map.version === null ? "–" : "none"] : []),
+        map.n ? `${count(map.n)} (${count(map.positives)})` : "–",
       ]), { wordColumns: 3 }) : streamcal.said("No refit has been attempted yet."));
     if (focused) list.querySelector(`button[data-version="${CSS.escape(focused)}"]`)?.focus();
     show();
@@ -115,8 +133,10 @@ streamcal.panels = (() => {
   const faults = { scores_too_high: "too high", scores_too_low: "too low", over_confident: "over-confident", under_confident: "under-confident" };
 
   function segments(rows) {
+    const own = rows.some((row) => row.map_offset !== undefined);
+    const ofMap = (row) => row.map_offset === undefined ? "–" : `${fig(row.map_offset)}${row.map_slope === undefined ? "" : `, slope ${fig(row.map_slope)}`}`;
     return streamcal.table(
-      ["segment", "state", "n", "observed rate (95 %)", "mean score", "ECE", "noise floor", "slope", "ratio (95 %)", "evidence"],
+      ["segment", "state", "n", "observed rate (95 %)", "mean score", "ECE", "noise floor", "slope", "ratio (95 %)", "evidence", ...(own ? ["map adds (logits)"] : [])],
       rows.map((row) => [
         row.segment,
         row.fault ? { text: `alarm: ${faults[row.fault]}${row.since_ms ? ` since ${moment(row.since_ms)}` : ""}`, className: "bad" } : row.ece_excess > 0 ? { text: "beyond chance", className: "watch" }
@@ -124,7 +144,7 @@ streamcal.panels = (() => {
           : row.ece_excess === undefined ? "too few to say" : "within chance",
         count(row.n), interval(row.observed_rate, row.observed_low, row.observed_high), fig(row.mean_score), fig(row.ece), fig(row.ece_noise_floor),
         withError(row.platt_slope, row.platt_slope_se), interval(row.ratio, row.ratio_low, row.ratio_high),
-        row.threshold === undefined ? "–" : `${fig(row.evidence)} of ${fig(row.threshold)}`,
+        row.threshold === undefined ? "–" : `${fig(row.evidence)} of ${fig(row.threshold)}`, ...(own ? [ofMap(row)] : []),
       ]), { wordColumns: 2 });
   }
 
