@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from hashlib import blake2b
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ from streamcal.runtime.logs.kafka_clients import KafkaClients, admin_timeout_ms
 from streamcal.runtime.logs.kafka_errors import passes, refusal
 from streamcal.runtime.logs.kafka_specs import LARGEST_PART
 from streamcal.state.claimed_log import AppendUncertainError, LogUnavailableError
+from streamcal.state.reading import Sent
 
 __all__ = ["KafkaCounts", "KafkaRecordLog", "Producing"]
 
@@ -100,10 +102,11 @@ class KafkaRecordLog:
         self._producing = producing
         self._part = TopicPartition(topic, partition)
 
-    def append(self, values: Sequence[bytes]) -> list[int]:
-        """Store records one after the other; see `RecordLog.append`."""
+    def send(self, values: Sequence[bytes]) -> Sent:
+        """Hand records over; see `RecordLog.send`."""
         part = self._part
-        return self._producing.wait([self._producing.send(part.topic, part.partition, None, value) for value in values])
+        sent = [self._producing.send(part.topic, part.partition, None, value) for value in values]
+        return partial(self._producing.wait, sent)
 
     def read(self, start: int | None, stop: int) -> Iterator[tuple[int, bytes] | None]:
         """Records from `start` up to `stop`; see `RecordLog.read`."""
