@@ -55,7 +55,7 @@ def _no_fence(patch: pytest.MonkeyPatch) -> None:
 
 def _adding_instead_of_replacing(patch: pytest.MonkeyPatch) -> None:
     note = Merge._note
-    patch.setattr(Merge, "_note", lambda merge, key, part, held: note(merge, key, part, None))
+    patch.setattr(Merge, "_note", lambda merge, place, part, held: note(merge, place, part, None))
 
 
 def _version_by_offset(patch: pytest.MonkeyPatch) -> None:

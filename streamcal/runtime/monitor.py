@@ -147,14 +147,16 @@ class Monitor:
         if not self._observer.before_commit():
             return False
         wrote = [n for n, task in list(self.tasks.items()) if self._guarded(task.write, ("task", n))]
-        # While that is on its way: nothing here says or needs what is not durable yet.
-        for aggregation in self.aggregations.values():
-            aggregation.follow()
-        for number in wrote:
+        for number in wrote:  # while that is on its way
             self.tasks[number].prepare()
-        self._tell(wrote)
+        told = self._tell(wrote)
+        for aggregation in self.aggregations.values():  # and this, from what was read before
+            aggregation.follow()
+        self._settle_tasks(told)
         for shard, aggregation in list(self.aggregations.items()):
-            self._guarded(partial(self._settle, aggregation), (COUNTS, shard))
+            self._guarded(
+                partial(aggregation.settle, self._cluster.publish_maps, self._cluster.counts), (COUNTS, shard)
+            )
         offsets = {(topic, n): at for n, task in self.tasks.items() for topic, at in task.offsets.items()}
         offsets |= {(COUNTS, n): held.position for n, held in self.aggregations.items() if held.position is not None}
         taken = self._cluster.group.commit(offsets)
@@ -171,20 +173,20 @@ class Monitor:
         """What the aggregators here show."""
         return [aggregation.picture() for aggregation in self.aggregations.values()]
 
-    def _tell(self, wrote: Sequence[int]) -> None:
-        """Tell of tasks that are durable, and wait once; where that fails nobody knows which of it is stored."""
+    def _tell(self, wrote: Sequence[int]) -> list[int]:
+        """Wait until what tasks wrote is durable, and tell of it; those where that went well."""
         lag = self._cluster.group.lag()
         for number in wrote:
             unread = {topic: lag[topic, number] for topic in TOPICS if (topic, number) in lag}
             self._guarded(partial(self.tasks[number].tell, self._cluster.counts, unread), ("task", number))
-        told = [number for number in wrote if number in self.tasks]
+        return [number for number in wrote if number in self.tasks]
+
+    def _settle_tasks(self, told: Sequence[int]) -> None:
+        """Wait once for all that was told; where that fails nobody knows which of it is stored."""
         self._guarded(self._cluster.counts.flush, *(("task", number) for number in told))
         for number in told:
             if number in self.tasks:
                 self._guarded(self.tasks[number].settle, ("task", number))
-
-    def _settle(self, aggregation: Aggregation) -> None:
-        aggregation.settle(self._cluster.publish_maps, self._cluster.counts)
 
     def _guarded(self, act: Callable[[], Result], *roles: Part) -> Result | None:
         """Do something for roles that may turn out not to be ours; then they are dropped, to be claimed again."""
