@@ -76,7 +76,6 @@ class Task:
         self._redo: list[Intake] = []
         self._told = False
         self._written = False
-        self._parts: list[tuple[str, bytes, bytes]] | None = None
         self._delta_bytes = 0
         self._snapshot_bytes = 0
         self._snapshot_after = snapshot_after
@@ -156,14 +155,6 @@ class Task:
             self._delta_bytes += len(delta)
         return not self._told
 
-    def prepare(self) -> None:
-        """Bring what is to be told into its form, as one may while what was written is on its way."""
-        claim = self._log.claim
-        self._parts = [
-            (key.model, StoredKey(key, self.number, claim).to_bytes(), part.to_bytes())
-            for key, part in self.counts.changed()
-        ]
-
     def tell(self, topic: CountsTopic, lag: Mapping[str, int] | None = None) -> None:
         """Wait until what was written is durable, and ours still to write; then tell of it.
 
@@ -180,16 +171,18 @@ class Task:
         FencedError, AppendUncertainError
             This task is not ours any more, or may not be: drop it.
         """
+        claim = self._log.claim
+        parts = [  # made while what was written is on its way
+            (key.model, StoredKey(key, self.number, claim).to_bytes(), part.to_bytes())
+            for key, part in self.counts.changed()
+        ]
         if self._written:
             self._written = False
             self._log.finish()
-        if self._parts is None:
-            self.prepare()
-        parts, self._parts = self._parts or [], None
         for model, key, part in parts:
             topic.publish(model, key, part)
         mark = mark_of(self.source, lag or {})
-        topic.publish(None, MarkKey(self.number, self._log.claim).to_bytes(), mark.to_bytes())
+        topic.publish(None, MarkKey(self.number, claim).to_bytes(), mark.to_bytes())
 
     def settle(self) -> None:
         """What was told is acknowledged: let go of it, and take a snapshot where it is worth one; raises as `tell`."""

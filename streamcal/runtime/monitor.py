@@ -147,10 +147,8 @@ class Monitor:
         if not self._observer.before_commit():
             return False
         wrote = [n for n, task in list(self.tasks.items()) if self._guarded(task.write, ("task", n))]
-        for number in wrote:  # while that is on its way
-            self.tasks[number].prepare()
         told = self._tell(wrote)
-        for aggregation in self.aggregations.values():  # and this, from what was read before
+        for aggregation in self.aggregations.values():  # from what was read before, while that is on its way
             aggregation.follow()
         self._settle_tasks(told)
         for shard, aggregation in list(self.aggregations.items()):
