@@ -29,7 +29,8 @@ _OPTIONS: Final = {
     # A commit is many records and two waits: large batches, and no thread woken for each record, but on their way
     # while there is other work.
     "linger_ms": 5,
-    "batch_size": 512 * 1024,
+    # Below the usual limit of a megabyte whether it can be compressed or not.
+    "batch_size": 900 * 1024,
 }
 
 log = structlog.get_logger(__name__)
