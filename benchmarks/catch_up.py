@@ -16,7 +16,7 @@ import json
 import resource
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -113,9 +113,10 @@ class Forgetting:
     def __init__(self) -> None:
         self._next = 0
 
-    def append(self, values: Sequence[bytes]) -> list[int]:
+    def send(self, values: Sequence[bytes]) -> Callable[[], list[int]]:
         self._next += len(values)
-        return list(range(self._next - len(values), self._next))
+        offsets = list(range(self._next - len(values), self._next))
+        return lambda: offsets
 
     def read(self, start: int | None, stop: int) -> Iterator[tuple[int, bytes] | None]:  # noqa: ARG002
         yield from ()

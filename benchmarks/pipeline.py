@@ -138,17 +138,17 @@ def monitor(bootstrap: str, names: dict[str, str], total: int, *, group: str, pr
 
 
 class Merging:
-    """Times `Aggregation.settle`: figures from parts, work of the pipeline that is done, and timed, in commits."""
+    """Times `Aggregation.follow`: figures from parts, work of the pipeline that is done, and timed, in commits."""
 
     def __init__(self) -> None:
-        self.seconds, settle = 0.0, Aggregation.settle
+        self.seconds, follow = 0.0, Aggregation.follow
 
-        def timed(aggregation: Aggregation, *args: Any) -> None:
+        def timed(aggregation: Aggregation) -> None:
             began = time.monotonic()
-            settle(aggregation, *args)
+            follow(aggregation)
             self.seconds += time.monotonic() - began
 
-        Aggregation.settle = timed  # type: ignore[method-assign]
+        Aggregation.follow = timed  # type: ignore[method-assign]
 
 
 def member(bootstrap: str, names: dict[str, str], group: str, share: int) -> None:

@@ -12,7 +12,8 @@ from __future__ import annotations
 import random
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from streamcal.maps.loop import PublishMap
@@ -27,7 +28,7 @@ from streamcal.stream.events import TOPICS
 FAULTS = (
     *("crash", "append lost", "append unanswered", "append duplicated", "append delayed", "torn chunks"),
     *("zombie wrote", "rebalance", "joined", "left", "compaction", "slow restore", "state unreadable", "delete lost"),
-    *("delayed record landed", "idle advance", "held back", "silence"),
+    *("delayed record landed", "idle advance", "held back", "silence", "stored while others were sent"),
 )
 """Every kind that can be hit."""
 
@@ -332,7 +333,18 @@ class SimulatedLog:
     def __init__(self, world: World, process: Process, number: int) -> None:
         self.world, self.process, self.number = world, process, number
 
-    def append(self, values: Sequence[bytes]) -> list[int]:
+    def send(self, values: Sequence[bytes]) -> Callable[[], list[int]]:
+        """Stored while it is sent, or not before it is waited for; either way only the wait says what became of it."""
+        if self.world.chance(0.5):
+            return lambda: self._store(values)
+        try:
+            offsets = self._store(values)
+        except AppendUncertainError as error:
+            return partial(_failed, error)
+        self.world.hit["stored while others were sent"] += 1
+        return lambda: offsets
+
+    def _store(self, values: Sequence[bytes]) -> list[int]:
         log, offsets = self.world.state[self.number], []
         scale = min(1.0, 4 / len(values))  # however many chunks: most snapshots come through
         for place, value in enumerate(values):
@@ -394,6 +406,10 @@ class SimulatedCounts:
     def _stored(self, key: bytes, value: bytes | None) -> int:
         self.world.counts.publish(None, key, value)
         return self.world.counts.next_offset - 1
+
+
+def _failed(error: AppendUncertainError) -> list[int]:
+    raise error
 
 
 def _store(world: World, what: tuple[str, int, Any], store: Any, scale: float = 1.0, delay: float = 0.01) -> list[int]:

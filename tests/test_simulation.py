@@ -55,7 +55,7 @@ def _no_fence(patch: pytest.MonkeyPatch) -> None:
 
 def _adding_instead_of_replacing(patch: pytest.MonkeyPatch) -> None:
     note = Merge._note
-    patch.setattr(Merge, "_note", lambda merge, key, part, held: note(merge, key, part, None))
+    patch.setattr(Merge, "_note", lambda merge, place, part, held: note(merge, place, part, None))
 
 
 def _version_by_offset(patch: pytest.MonkeyPatch) -> None:
@@ -75,15 +75,22 @@ def _chunks_before_filtering(patch: pytest.MonkeyPatch) -> None:
 
 
 def _resend_under_the_same_author(patch: pytest.MonkeyPatch) -> None:
-    write = ClaimedLog._write
+    begin, finish = ClaimedLog.begin, ClaimedLog.finish
+    payloads: dict[ClaimedLog, bytes] = {}
 
-    def again(log: ClaimedLog, kind: Any, payload: bytes) -> int:
+    def noted(log: ClaimedLog, payload: bytes) -> None:
+        payloads[log] = payload
+        begin(log, payload)
+
+    def again(log: ClaimedLog) -> None:
         try:
-            return write(log, kind, payload)
+            finish(log)
         except AppendUncertainError:
-            return write(log, kind, payload)
+            begin(log, payloads[log])
+            finish(log)
 
-    patch.setattr(ClaimedLog, "_write", again)
+    patch.setattr(ClaimedLog, "begin", noted)
+    patch.setattr(ClaimedLog, "finish", again)
 
 
 def _evidence_before_it_is_sealed(patch: pytest.MonkeyPatch) -> None:
@@ -96,17 +103,39 @@ def _evidence_before_it_is_sealed(patch: pytest.MonkeyPatch) -> None:
 
 
 def _snapshot_before_counts(patch: pytest.MonkeyPatch) -> None:
-    tell_of_it = Task.tell
+    finish = ClaimedLog.finish
+    tell = Task.tell
 
-    def tell(task: Task, topic: Any, lag: Any = None) -> bool:
-        if task._redo:
-            task._write_delta()
-            task._told = False
+    def early(task: Task, topic: Any, lag: Any = None) -> None:
+        if task._written:
+            task._written = False
+            finish(task._log)
             if task._delta_bytes >= task._snapshot_after:
                 task.snapshot()
-        return tell_of_it(task, topic, lag)
+        tell(task, topic, lag)
 
-    patch.setattr(Task, "tell", tell)
+    patch.setattr(Task, "tell", early)
+
+
+def _parts_before_the_delta_is_durable(patch: pytest.MonkeyPatch) -> None:
+    """Told of what was sent only, and waited for with the parts."""
+    tell, settle = Task.tell, Task.settle
+    unfinished: set[Task] = set()
+
+    def early(task: Task, topic: Any, lag: Any = None) -> None:
+        if task._written:
+            unfinished.add(task)
+            task._written = False
+        tell(task, topic, lag)
+
+    def late(task: Task) -> None:
+        if task in unfinished:
+            unfinished.remove(task)
+            task._log.finish()
+        settle(task)
+
+    patch.setattr(Task, "tell", early)
+    patch.setattr(Task, "settle", late)
 
 
 def _watermark_per_batch(patch: pytest.MonkeyPatch) -> None:
@@ -160,6 +189,7 @@ MUTANTS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "deltas left out at a takeover": _offsets_of_the_group,
     "keys without claims": _keys_without_claims,
     "advances forgotten": _advances_forgotten,
+    "parts before the delta is durable": _parts_before_the_delta_is_durable,
 }
 
 

@@ -8,20 +8,20 @@ differences stays as small as what can still change. Of several claims the highe
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streamcal.aggregator import Aggregator
+from streamcal.parts.difference import Held
 from streamcal.parts.finality import final_before_ms
 from streamcal.parts.mark import Mark, MarkKey, total
-from streamcal.parts.part import Family, Part, PartKey, SeriesKey, StoredKey
-from streamcal.parts.source_counts import CODES, CountSettings
+from streamcal.parts.netting import net, numbers_of, present
+from streamcal.parts.part import Family, Part, PartKey, StoredKey
+from streamcal.parts.source_counts import CountSettings
 from streamcal.state.trees import dump_fields, load_fields
 from streamcal.stats.cells import Cells
-from streamcal.stats.counts import promote
 from streamcal.stats.series import SeriesTable
 from streamcal.stream.tally import Tally
 from streamcal.stream.watermark import BEGINNING
@@ -30,16 +30,6 @@ __all__ = ["Merge"]
 
 Ints = NDArray[np.int64]
 _REST: Final = ("_marks", "_claims", "_old_marks", "_old_parts", "_floors")
-
-
-@dataclass(frozen=True, slots=True)
-class _Held:
-    """The last part of a key."""
-
-    series: list[SeriesKey]
-    place: Ints
-    code: Ints
-    values: Ints
 
 
 class Merge:
@@ -62,21 +52,21 @@ class Merge:
         self._settings = settings
         self._sources = sources
         self._tally = tally
-        self._held: dict[tuple[int, PartKey], _Held] = {}
+        self._held: dict[tuple[int, PartKey], Held] = {}
         self._keys: dict[tuple[int, PartKey], int] = {}
         self._marks: dict[int, Mark] = {}
         self._claims: dict[int, int] = {}
         self._floors: dict[int, int] = {}
         self._old_marks: list[bytes] = []
         self._old_parts: list[tuple[int, int, bytes]] = []
-        self._waiting: dict[tuple[Family, int], list[tuple[int, Ints, Ints]]] = {}
+        self._waiting: dict[tuple[Family, int], dict[tuple[int, PartKey], tuple[Held | None, Part]]] = {}
         self._final: dict[tuple[int, Family, str], int] = {}
         self._units: dict[tuple[Family, int], int] = {}
-        self._present: dict[int, list[tuple[Ints, Ints, Ints]]] = {}
         aggregator.follow(range(sources))
 
     def dump_state(self) -> dict[str, Any]:
         """What is held for differences as columns, for there are many parts; the rest by name."""
+        assert not self._waiting, "what was taken in is counted first: see `settle`"
         keys, held = list(self._keys), list(self._held.items())
         return {
             "rest": dump_fields(self, _REST),
@@ -102,7 +92,7 @@ class Merge:
             starts[width] = start + size
             table = state["tables"][width][:, start : start + size]
             told = [(cut, tuple(values)) for cut, values in series]
-            self._held[source, key] = _Held(told, table[0].copy(), table[1].copy(), table[2:].T.copy())
+            self._held[source, key] = Held(told, table[0].copy(), table[1].copy(), table[2:].T.copy())
 
     def begin_after(self, floors: Mapping[int, int]) -> None:
         """Take nothing of claims below these, by source: they were made void by a reset."""
@@ -121,8 +111,8 @@ class Merge:
         if stored.part.pane < self._final_before(stored.source, stored.part):
             return
         held = self._held.get(key)
-        self._held[key] = _Held(list(part.series), part.place, part.code, part.values)
-        self._note(stored.part, part, held)
+        self._held[key] = Held(list(part.series), part.place, part.code, part.values)
+        self._note(key, part, held)
 
     def mark(self, key: MarkKey, mark: Mark) -> None:
         """Take a mark in: everything its source told before is complete up to its watermarks."""
@@ -209,39 +199,32 @@ class Merge:
             return BEGINNING
         return self._aggregator.needed_from(family, self._aggregator.names.model(model))
 
-    def _note(self, key: PartKey, part: Part, held: _Held | None) -> None:
-        """Let what a part says beyond what was held wait for `_apply`."""
+    def _note(self, place: tuple[int, PartKey], part: Part, held: Held | None) -> None:
+        """Let what a part says beyond what was held wait for `_apply`; of several of a key the last one counts."""
+        key = place[1]
         model = self._aggregator.names.model(key.model)
         self._aggregator.loop(model)
-        series = self._series(key.family, model)
-        waiting = self._waiting.setdefault((key.family, model), [])
-        code = _coded(key.family, part.series, part.place, part.code, series, model)
-        waiting.append((key.pane, code, part.values))
-        if held is not None:
-            before = _coded(key.family, held.series, held.place, held.code, series, model)
-            waiting.append((key.pane, before, -held.values))
         if key.family == "watch" and part.version is not None:
             self._aggregator.note_version(model, key.pane, part.version)
-        if key.family == "window" and series is not None:
-            numbers = _numbers(part.series, series, model)
-            self._present.setdefault(model, []).append((numbers, np.full(len(numbers), key.pane), part.last_ms))
+        waiting = self._waiting.setdefault((key.family, model), {})
+        first, _ = waiting.get(place, (held, part))
+        waiting[place] = (first, part)
 
     def _apply(self) -> None:
         """Count what waits, all parts of a family and model at once."""
         waiting, self._waiting = self._waiting, {}
         for (family, model), parts in waiting.items():
-            width = max(values.shape[1] for _, _, values in parts)
-            pane = np.repeat([pane for pane, _, _ in parts], [len(code) for _, code, _ in parts])
-            code = np.concatenate([code for _, code, _ in parts])
-            values = np.concatenate([_as_wide(values, width) for _, _, values in parts])
-            self._count(family, model, *_net(pane, code, values))
+            series = self._series(family, model)
+            numbers = None if series is None else numbers_of(series, model)
+            panes, cells = net(family, parts, numbers)
+            if family == "window" and numbers is not None:
+                self._aggregator.aggregate.add_window(panes, cells, present(parts, numbers))
+            else:
+                self._count(family, model, panes, cells)
 
     def _count(self, family: Family, model: int, pane: Ints, cells: Cells) -> None:
         aggregator = self._aggregator
         match family:
-            case "window":
-                numbers, panes, last_ms = (np.concatenate(part) for part in zip(*self._present.pop(model), strict=True))
-                aggregator.aggregate.add_window(pane, cells, (numbers, panes, last_ms))
             case "everything":
                 aggregator.aggregate.add_everything(cells)
             case "fit":
@@ -275,43 +258,10 @@ def _key_of(row: Sequence[Any]) -> tuple[int, PartKey]:
     return source, PartKey(*key)
 
 
-def _tables(parts: Sequence[_Held]) -> dict[str, Ints]:
+def _tables(parts: Sequence[Held]) -> dict[str, Ints]:
     """Place, code and columns of all parts of a width, side by side; shape (2 + width, cells)."""
     by_width: dict[str, list[Ints]] = {}
     for part in parts:
         table = np.concatenate([part.place[None], part.code[None], part.values.T])
         by_width.setdefault(str(part.values.shape[1]), []).append(table)
     return {width: np.concatenate(tables, axis=1) for width, tables in by_width.items()}
-
-
-def _numbers(keys: Sequence[SeriesKey], series: SeriesTable, model: int) -> Ints:
-    return np.array([series.number(model, cut, values) for cut, values in keys], dtype=np.int64)
-
-
-def _coded(
-    family: Family, keys: Sequence[SeriesKey], place: Ints, code: Ints, series: SeriesTable | None, model: int
-) -> Ints:
-    """Codes by the numbers of `series`."""
-    if series is None:
-        return code
-    coded: Ints = _numbers(keys, series, model)[place] * CODES[family] + code
-    return coded
-
-
-def _as_wide(values: Ints, width: int) -> Ints:
-    """Values with the columns of a weighted stream where others have them; what is taken away has them negative."""
-    if values.shape[1] == width:
-        return values
-    return promote(values)
-
-
-def _net(pane: Ints, code: Ints, values: Ints) -> tuple[Ints, Cells]:
-    """Cells that differ from zero once all of a pane and code are added up, and their panes."""
-    order = np.lexsort((code, pane))
-    pane, code = pane[order], code[order]
-    first = np.ones(len(code), dtype=np.bool_)
-    first[1:] = (pane[1:] != pane[:-1]) | (code[1:] != code[:-1])
-    starts = np.flatnonzero(first)
-    summed = np.add.reduceat(values[order], starts, axis=0) if len(starts) else values
-    changed = summed.any(axis=1)
-    return pane[starts][changed], Cells(code[starts][changed], summed[changed])

@@ -38,7 +38,12 @@ FAMILIES: Final[tuple[Family, ...]] = ("window", "everything", "fit", "segment",
 - ``score``: scores of predictions by slot, per series; code: bin
 """
 
-_FORMAT: Final = 1
+_FORMAT: Final = 2
+_ONE_TABLE: Final = 1
+"""The form of before, which is read, too: all columns in one table of 64 bits."""
+_COUNTS: Final = 2
+"""Columns that count rows, the first of `values`; the others are sums that take all 64 bits."""
+_NARROW: Final = [(np.dtype(kind), np.iinfo(kind).max) for kind in (np.int16, np.int32, np.int64)]
 _KEY: Final = msgspec.json.Decoder(tuple[Family, str, int, int, int, int])
 
 
@@ -106,10 +111,12 @@ class Part:
     version: int | None = None
 
     def to_bytes(self) -> bytes:
-        """The record's value: one table of place, code and columns, column by column."""
-        table = np.empty((2 + self.values.shape[1], len(self.code)), dtype=np.int64)
-        table[0], table[1], table[2:] = self.place, self.code, self.values.T
-        return pack([_FORMAT, self.series, self.last_ms.tolist(), self.version, table])
+        """The record's value: a table of place, code and counts, in few bits, and one of sums; column by column."""
+        counts, sums = self.values[:, :_COUNTS].T, self.values[:, _COUNTS:].T
+        most = max((int(np.abs(column).max()) for column in (self.place, self.code, counts) if column.size), default=0)
+        table = np.empty((2 + len(counts), len(self.code)), next(kind for kind, limit in _NARROW if most <= limit))
+        table[0], table[1], table[2:] = self.place, self.code, counts
+        return pack([_FORMAT, self.series, self.last_ms.tolist(), self.version, table, sums])
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Part:
@@ -121,12 +128,13 @@ class Part:
             Damaged, or of a later release.
         """
         tree = unpack(data)
-        if not isinstance(tree, list) or not tree or tree[0] != _FORMAT:
+        if not isinstance(tree, list) or not tree or tree[0] not in (_FORMAT, _ONE_TABLE):
             raise StateFormatError(
                 "a record of the counts topic has a form this release does not know",
                 hint="Run the release that wrote it, or rebuild the state.",
             )
-        _, series, last_ms, version, table = tree
+        _, series, last_ms, version, table, *sums = tree
+        table = np.concatenate([table, *sums], dtype=np.int64)
         return cls(
             series=[(cut, tuple(values)) for cut, values in series],
             place=table[0],

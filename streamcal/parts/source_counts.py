@@ -250,12 +250,13 @@ class SourceCounts:
             cells = store.of_pane(pane)
         else:  # a version was noted, of predictions without a label so far
             cells = Cells(np.empty(0, dtype=np.int64), np.empty((0, PLAIN), dtype=np.int64))
-        series, code = np.divmod(cells.code, CODES.get(family, np.iinfo(np.int64).max))
-        chunk = self._chunks(series) if family in CODES else series
+        series, code = _divided(family, cells.code)
+        name = self._names.models[model]
+        chunk = self._chunks(series) if family in CODES and self._settings.chunks > 1 else None
         for number in chunks:
-            mine = chunk == number
-            key = PartKey(family, self._names.models[model], pane, number)
-            yield key, self._part(place, pane, number, series[mine], Cells(code[mine], cells.values[mine]))
+            mine = slice(None) if chunk is None else chunk == number
+            part = self._part(place, pane, number, series[mine], Cells(code[mine], cells.values[mine]))
+            yield PartKey(family, name, pane, number), part
 
     def _part(self, place: Place, pane: int, chunk: int, series: Ints, cells: Cells) -> Part:
         family, model = place
@@ -304,6 +305,14 @@ class SourceCounts:
             if family in _WEIGHED:
                 store.promote(promote)
         self._width = WEIGHTED
+
+
+def _divided(family: Family, code: Ints) -> tuple[Ints, Ints]:
+    """Series, and codes within them; families of whole models have one series."""
+    if family not in CODES:
+        return np.zeros_like(code), code
+    series = code // CODES[family]
+    return series, code - series * CODES[family]
 
 
 def _by_model(parts: Sequence[Columns]) -> Iterator[tuple[int, Columns]]:

@@ -147,15 +147,18 @@ class Aggregation:
         """Whether something that was asked is not durable yet."""
         return self._asked
 
+    def follow(self) -> None:
+        """Let everything follow from what was taken in; what is decided waits for `settle`."""
+        self._merge.settle()
+
     def settle(self, publish: Publish, topic: CountsTopic) -> None:
-        """Let everything follow from what was taken in; decisions are durable before anyone sees them.
+        """Make what was decided durable, then let it be seen.
 
         Raises
         ------
         FencedError, AppendUncertainError
             This role is not ours any more, or may not be: drop it.
         """
-        self._merge.settle()
         commands = self.aggregator.take_commands()
         if commands or self._asked or self._read_bytes >= max(_WORTH * self._snapshot_after, self._snapshot_bytes):
             self.snapshot()

@@ -3,7 +3,9 @@
 A commit is one delta: the intakes since the last one, with the offsets they lead to. Applied after a snapshot they
 lead to the same state, because the join is a function of what was read. The order is: delta acknowledged (and not
 fenced), then parts and mark acknowledged on the counts topic, then the group's offsets, all before the next poll.
-A snapshot is taken only after parts were acknowledged, so whatever a takeover has to tell again is in its deltas.
+So a commit has three calls, `write`, `tell` and `settle`, and the tasks of a process wait together: the deltas of all
+are on their way before the first of them is waited for. A snapshot is taken only after parts were acknowledged, so
+whatever a takeover has to tell again is in its deltas.
 """
 
 from __future__ import annotations
@@ -73,6 +75,7 @@ class Task:
         self._log = log
         self._redo: list[Intake] = []
         self._told = False
+        self._written = False
         self._delta_bytes = 0
         self._snapshot_bytes = 0
         self._snapshot_after = snapshot_after
@@ -135,8 +138,25 @@ class Task:
         """Move the watermark of an idle log."""
         self._join(self.source.advance_in(topic, to_ms))
 
-    def tell(self, topic: CountsTopic, lag: Mapping[str, int] | None = None) -> bool:
-        """Make everything read durable and tell of it; False where there was nothing to.
+    def write(self) -> bool:
+        """Send everything read to our log; False where there is nothing to tell.
+
+        Otherwise `tell` has to follow before anything else is read; until then nothing is known to be durable.
+
+        Raises
+        ------
+        AppendUncertainError
+            As `tell`.
+        """
+        if self._redo:
+            delta = pack({"format": STATE_FORMAT, "intakes": [intake.to_tree() for intake in self._redo]})
+            self._log.begin(delta)
+            self._redo, self._told, self._written = [], False, True
+            self._delta_bytes += len(delta)
+        return not self._told
+
+    def tell(self, topic: CountsTopic, lag: Mapping[str, int] | None = None) -> None:
+        """Wait until what was written is durable, and ours still to write; then tell of it.
 
         Once the topic has flushed what it was told, `settle` has to follow.
 
@@ -151,15 +171,18 @@ class Task:
         FencedError, AppendUncertainError
             This task is not ours any more, or may not be: drop it.
         """
-        if self._redo:
-            self._write_delta()
-        elif self._told:
-            return False
-        for key, part in self.counts.changed():
-            topic.publish(key.model, StoredKey(key, self.number, self._log.claim).to_bytes(), part.to_bytes())
+        claim = self._log.claim
+        parts = [  # made while what was written is on its way
+            (key.model, StoredKey(key, self.number, claim).to_bytes(), part.to_bytes())
+            for key, part in self.counts.changed()
+        ]
+        if self._written:
+            self._written = False
+            self._log.finish()
+        for model, key, part in parts:
+            topic.publish(model, key, part)
         mark = mark_of(self.source, lag or {})
-        topic.publish(None, MarkKey(self.number, self._log.claim).to_bytes(), mark.to_bytes())
-        return True
+        topic.publish(None, MarkKey(self.number, claim).to_bytes(), mark.to_bytes())
 
     def settle(self) -> None:
         """What was told is acknowledged: let go of it, and take a snapshot where it is worth one; raises as `tell`."""
@@ -179,12 +202,6 @@ class Task:
         self.counts.fold(self.source.take())
         self._redo.append(intake)
         return intake
-
-    def _write_delta(self) -> None:
-        delta = pack({"format": STATE_FORMAT, "intakes": [intake.to_tree() for intake in self._redo]})
-        self._log.append(delta)
-        self._redo = []
-        self._delta_bytes += len(delta)
 
     def _load(self, state: dict[str, Any]) -> None:
         _check_format(state)

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
 import structlog
 
@@ -37,6 +37,8 @@ _AGAIN_S: Final = 1.0
 """Pause before a role is claimed again whose log did not answer."""
 
 log = structlog.get_logger(__name__)
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,9 +146,15 @@ class Monitor:
         """Make everything joined durable, then what was aggregated; whether the group took our offsets."""
         if not self._observer.before_commit():
             return False
-        self._commit_tasks()
+        wrote = [n for n, task in list(self.tasks.items()) if self._guarded(task.write, ("task", n))]
+        told = self._tell(wrote)
+        for aggregation in self.aggregations.values():  # from what was read before, while that is on its way
+            aggregation.follow()
+        self._settle_tasks(told)
         for shard, aggregation in list(self.aggregations.items()):
-            self._guarded(partial(self._settle, aggregation), (COUNTS, shard))
+            self._guarded(
+                partial(aggregation.settle, self._cluster.publish_maps, self._cluster.counts), (COUNTS, shard)
+            )
         offsets = {(topic, n): at for n, task in self.tasks.items() for topic, at in task.offsets.items()}
         offsets |= {(COUNTS, n): held.position for n, held in self.aggregations.items() if held.position is not None}
         taken = self._cluster.group.commit(offsets)
@@ -163,34 +171,32 @@ class Monitor:
         """What the aggregators here show."""
         return [aggregation.picture() for aggregation in self.aggregations.values()]
 
-    def _commit_tasks(self) -> None:
-        """Tell of all tasks, and wait once; where that fails nobody knows which of it is stored."""
-        lag, told = self._cluster.group.lag(), set[int]()
-
-        def tell(number: int, task: Task) -> None:
+    def _tell(self, wrote: Sequence[int]) -> list[int]:
+        """Wait until what tasks wrote is durable, and tell of it; those where that went well."""
+        lag = self._cluster.group.lag()
+        for number in wrote:
             unread = {topic: lag[topic, number] for topic in TOPICS if (topic, number) in lag}
-            if task.tell(self._cluster.counts, unread):
-                told.add(number)
+            self._guarded(partial(self.tasks[number].tell, self._cluster.counts, unread), ("task", number))
+        return [number for number in wrote if number in self.tasks]
 
-        for number, task in list(self.tasks.items()):
-            self._guarded(partial(tell, number, task), ("task", number))
-        self._guarded(self._cluster.counts.flush, *(("task", number) for number in sorted(told)))
-        for number in sorted(told & self.tasks.keys()):
-            self._guarded(self.tasks[number].settle, ("task", number))
+    def _settle_tasks(self, told: Sequence[int]) -> None:
+        """Wait once for all that was told; where that fails nobody knows which of it is stored."""
+        self._guarded(self._cluster.counts.flush, *(("task", number) for number in told))
+        for number in told:
+            if number in self.tasks:
+                self._guarded(self.tasks[number].settle, ("task", number))
 
-    def _settle(self, aggregation: Aggregation) -> None:
-        aggregation.settle(self._cluster.publish_maps, self._cluster.counts)
-
-    def _guarded(self, act: Callable[[], object], *roles: Part) -> None:
+    def _guarded(self, act: Callable[[], Result], *roles: Part) -> Result | None:
         """Do something for roles that may turn out not to be ours; then they are dropped, to be claimed again."""
         try:
-            act()
+            return act()
         except FencedError as error:
             log.warning("taken over by another process; dropped here", roles=roles, error=str(error))
             self._drop_for(self._settings.retry_s, roles)
         except LogUnavailableError as error:
             log.warning("the state does not answer; claiming again", roles=roles, error=str(error))
             self._drop_for(_AGAIN_S, roles)
+        return None
 
     def _drop_for(self, seconds: float, roles: Sequence[Part]) -> None:
         for role in roles:

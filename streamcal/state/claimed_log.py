@@ -38,6 +38,7 @@ from streamcal.state.reading import (
     LogUnavailableError,
     RecordLog,
     Restored,
+    Sent,
     StateLostError,
     decoded,
     read_state,
@@ -85,6 +86,7 @@ class ClaimedLog:
         self._chunk_bytes = chunk_bytes
         self._sequence = 0
         self._last = -1
+        self._delta: Sent | None = None
         self._snapshot_at: int | None = None
         self._about = b""
         self._base = 0
@@ -103,7 +105,7 @@ class ClaimedLog:
             A later release has written here.
         """
         self._about = about
-        (self._last,) = self._log.append([self._record("claim", about, 0, 1)])
+        (self._last,) = self._log.send([self._record("claim", about, 0, 1)])()
         restored = Restored()
         for restored in read_state(self._log, self._last, where=self.where):
             yield restored
@@ -112,7 +114,23 @@ class ClaimedLog:
         yield restored
 
     def append(self, payload: bytes) -> None:
-        """Make a delta durable.
+        """Make a delta durable; raises as `finish` does."""
+        self.begin(payload)
+        self.finish()
+
+    def begin(self, payload: bytes) -> None:
+        """Send a delta. Until `finish` has returned nothing may follow from it, and nothing else be written.
+
+        Raises
+        ------
+        AppendUncertainError
+            As `finish`.
+        """
+        self._check_finished()
+        self._delta = self._log.send(self._records("delta", payload))
+
+    def finish(self) -> None:
+        """Wait until the delta that was sent is durable.
 
         Raises
         ------
@@ -121,17 +139,19 @@ class ClaimedLog:
         AppendUncertainError
             It may or may not be stored; drop everything and take over anew.
         """
-        self._write("delta", payload)
+        sent, self._delta = self._delta, None
+        assert sent is not None, "begun before"
+        self._check_fence(sent())
 
     def snapshot(self, payload: bytes) -> None:
-        """Make a snapshot durable, and let go of what lies before the one before it; raises as `append` does."""
+        """Make a snapshot durable, and let go of what lies before the one before it; raises as `finish` does."""
         first = self._write("snapshot", payload)
         if self._snapshot_at is not None:
             self._log.delete_before(self._snapshot_at)
         self._snapshot_at = first
 
     def begin_anew(self, about: bytes, payload: bytes, *, outrank: int = -1) -> int:
-        """Claim the log and take back everything in it, damaged or not; raises as `append` does.
+        """Claim the log and take back everything in it, damaged or not; raises as `finish` does.
 
         Parameters
         ----------
@@ -146,7 +166,7 @@ class ClaimedLog:
             The number below which all claims are void.
         """
         self._about = about
-        (self._last,) = self._log.append([self._record("claim", about, 0, 1)])
+        (self._last,) = self._log.send([self._record("claim", about, 0, 1)])()
         with contextlib.suppress(StateLostError, StateFormatError):  # a damaged log is what this is for
             for restored in read_state(self._log, self._last, where=self.where):
                 self._base = restored.base
@@ -156,16 +176,22 @@ class ClaimedLog:
         return self._base + first
 
     def _write(self, kind: Kind, payload: bytes) -> int:
+        self._check_finished()
+        offsets = self._log.send(self._records(kind, payload))()
+        self._check_fence(offsets)
+        return offsets[0]
+
+    def _check_finished(self) -> None:
+        assert self._delta is None, "the delta that was begun comes first: its offsets are those the fence looks at"
+
+    def _records(self, kind: Kind, payload: bytes) -> list[bytes]:
         size = self._chunk_bytes
         chunks = [payload[at : at + size] for at in range(0, len(payload), size)] or [b""]
         about, base = (self._about, self._base) if kind in ("snapshot", "reset") else (b"", 0)
-        records = [
+        return [
             self._record(kind, chunk, part, len(chunks), *((about, base) if part == 0 else ()))
             for part, chunk in enumerate(chunks)
         ]
-        offsets = self._log.append(records)
-        self._check_fence(offsets)
-        return offsets[0]
 
     def _record(self, kind: Kind, payload: bytes, part: int, parts: int, about: bytes = b"", base: int = 0) -> bytes:
         record = LogRecord(FORMAT, kind, self._author, self._sequence, part, parts, payload, about, base)

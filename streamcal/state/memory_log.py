@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from streamcal.state.reading import Sent
+
 __all__ = ["MemoryCounts", "MemoryRecordLog"]
 
 
@@ -19,6 +21,11 @@ class MemoryRecordLog:
     def __init__(self) -> None:
         self.records: list[tuple[int, bytes]] = []
         self.next_offset = 0
+
+    def send(self, values: Sequence[bytes]) -> Sent:
+        """Store records at once; see `RecordLog.send`."""
+        offsets = self.append(values)
+        return lambda: offsets
 
     def append(self, values: Sequence[bytes]) -> list[int]:
         """Store records; their offsets."""

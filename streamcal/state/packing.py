@@ -42,7 +42,7 @@ def _packed(value: Any) -> msgspec.msgpack.Ext:
         raise TypeError(message)
     data = np.ascontiguousarray(value)
     head = msgspec.msgpack.encode([data.dtype.str, list(value.shape)])
-    return msgspec.msgpack.Ext(_ARRAY, bytes([len(head)]) + head + data.tobytes())
+    return msgspec.msgpack.Ext(_ARRAY, b"".join([bytes([len(head)]), head, data.data]))
 
 
 def _unpacked(code: int, data: memoryview) -> np.ndarray[Any, Any]:

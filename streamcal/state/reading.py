@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, Protocol
 
@@ -20,6 +20,7 @@ __all__ = [
     "Reading",
     "RecordLog",
     "Restored",
+    "Sent",
     "StateLostError",
     "decoded",
     "read_state",
@@ -48,11 +49,15 @@ class StateLostError(StreamcalError):
     exit_code = 9
 
 
+Sent = Callable[[], list[int]]
+"""Waits until all records sent are acknowledged, and gives their offsets; raises AppendUncertainError."""
+
+
 class RecordLog(Protocol):
     """One partition of the state topic; used from one thread."""
 
-    def append(self, values: Sequence[bytes]) -> list[int]:
-        """Store records one after the other; their offsets, once all are acknowledged.
+    def send(self, values: Sequence[bytes]) -> Sent:
+        """Hand records over, to be stored one after the other; what is returned says what became of them.
 
         Raises
         ------

@@ -14,7 +14,18 @@ from numpy.typing import NDArray
 
 from streamcal.stats.layout import N_BINS
 
-__all__ = ["CODES_PER_SERIES", "KINDS", "RAW", "SERVED", "Cells", "PaneStore", "cell_code", "reduce_cells", "series_of"]
+__all__ = [
+    "CODES_PER_SERIES",
+    "KINDS",
+    "RAW",
+    "SERVED",
+    "Cells",
+    "PaneStore",
+    "cell_code",
+    "reduce_cells",
+    "reduce_panes",
+    "series_of",
+]
 
 RAW, SERVED = 0, 1
 KINDS = ("raw", "served")
@@ -24,6 +35,9 @@ _MOST_PARTS = 8
 _MUCH_LARGER = 4
 """A part so many times the size of all after it is left alone: so many tiny batches do not merge a large pane anew
 each time."""
+
+_MANY_ROWS = 2_000
+"""From so many rows on sums up to each row take less time, half of it, than a sum of each group."""
 
 Ints = NDArray[np.int64]
 
@@ -65,10 +79,28 @@ def reduce_cells(code: Ints, values: Ints) -> Cells:
     """
     if len(code) < 2:
         return Cells(code, values)
+    if (code[1:] > code[:-1]).all():
+        return Cells(code, values)
     order = np.argsort(code)  # sums of integers do not mind in which order
     code = code[order]
     starts = np.flatnonzero(np.concatenate([[True], code[1:] != code[:-1]]))
-    return Cells(code[starts], np.add.reduceat(values[order], starts, axis=0))
+    return Cells(code[starts], _sums(values.take(order, axis=0), starts))
+
+
+def reduce_panes(pane: Ints, code: Ints, values: Ints) -> tuple[Ints, Cells]:
+    """Sum the rows of equal pane and code; ascending cells with the pane of each.
+
+    >>> panes, cells = reduce_panes(np.array([7, 6, 7]), np.array([1, 1, 1]), np.array([[1], [2], [10]]))
+    >>> panes.tolist(), cells.code.tolist(), cells.values.tolist()
+    ([6, 7], [1, 1], [[2], [11]])
+    """
+    if not len(pane):
+        return pane, Cells(code, values)
+    span = int(code.max()) + 1
+    base, relative = _compact(pane, span)
+    combined = reduce_cells(relative * span + code, values)
+    small = combined.code // span
+    return base(small), Cells(combined.code - small * span, combined.values)
 
 
 class PaneStore:
@@ -107,14 +139,10 @@ class PaneStore:
         """Add rows; returns them reduced to one cell per pane and code, with the pane of each cell."""
         if not len(pane):
             return pane, Cells(code, values)
-        span = int(code.max()) + 1
-        base, relative = _compact(pane, span)
-        combined = reduce_cells(relative * span + code, values)
-        panes, codes = base(combined.code // span), combined.code % span
-        cells = Cells(codes, combined.values)
+        panes, cells = reduce_panes(pane, code, values)
         starts = np.flatnonzero(np.concatenate([[True], panes[1:] != panes[:-1]])).tolist()
         for start, stop in zip(starts, [*starts[1:], len(panes)], strict=True):
-            self._append(int(panes[start]), Cells(codes[start:stop], combined.values[start:stop]))
+            self._append(int(panes[start]), Cells(cells.code[start:stop], cells.values[start:stop]))
         return panes, cells
 
     def between(self, start: int, stop: int) -> Cells | None:
@@ -174,6 +202,16 @@ class PaneStore:
             start = next((i for i, part in enumerate(parts[:-1]) if len(part.code) <= _MUCH_LARGER * after[i]), None)
             if start is not None:
                 parts[start:] = [_merged(parts[start:])]
+
+
+def _sums(values: Ints, starts: Ints) -> Ints:
+    """Sums of the rows from each start up to the next."""
+    if len(values) < _MANY_ROWS:
+        return np.add.reduceat(values, starts, axis=0)
+    stops = np.append(starts[1:], len(values)) - 1
+    sums: Ints = np.cumsum(values, axis=0).take(stops, axis=0)  # it may wrap around; differences wrap back
+    sums[1:] -= sums[:-1].copy()
+    return sums
 
 
 def _joined(parts: Sequence[Cells]) -> Cells:

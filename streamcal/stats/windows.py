@@ -48,8 +48,8 @@ class WindowTotal:
             self.start = self.stop = start
         stop = max(stop, self.stop)
         start = min(max(start, self.start), stop)
-        self._add_cells(self._store.between(max(self.stop, start), stop), 1)
-        self._add_cells(self._store.between(self.start, min(start, self.stop)), -1)
+        self._add_panes(max(self.stop, start), stop, 1)
+        self._add_panes(self.start, min(start, self.stop), -1)
         self.start, self.stop = start, stop
 
     def add(self, panes: Ints, cells: Cells) -> None:
@@ -68,8 +68,12 @@ class WindowTotal:
         """Widen when the stream becomes weighted."""
         self.values = promote(self.values)
 
-    def _add_cells(self, cells: Cells | None, sign: int) -> None:
-        if cells is not None and len(cells.code):
+    def _add_panes(self, start: int, stop: int, sign: int) -> None:
+        for _, cells in self._store.each(start, stop):  # one by one: all at once is megabytes to sort
+            self._add_cells(cells, sign)
+
+    def _add_cells(self, cells: Cells, sign: int) -> None:
+        if len(cells.code):
             self.values = add_to_dense(self.values, cells, sign, self._per_series)
 
 

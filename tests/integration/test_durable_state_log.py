@@ -73,8 +73,8 @@ def test_chunks_of_a_zombie_between_those_of_its_heir_are_left_out(owner: Owner,
     whole = bytes(range(250)) * 2
     records = [second._record("delta", whole[at : at + 100], at // 100, 5) for at in range(0, 500, 100)]
     for record in records:
-        log.append([record])
-        log.append([first._record("delta", b"a zombie's", 0, 1)])
+        log.send([record])()
+        log.send([first._record("delta", b"a zombie's", 0, 1)])()
     assert taken_over(owner("third")).deltas == [whole]
 
 

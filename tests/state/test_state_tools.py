@@ -124,6 +124,7 @@ def test_a_process_that_is_still_at_work_is_fenced_by_a_reset() -> None:
     (task, *_) = process.monitor.tasks.values()
     reset(MemoryStore(world), ABOUT)
     task.advance("predictions", task.source.watermarks[0] + 1)
+    assert task.write()
     with pytest.raises(FencedError):
         task.tell(process.cluster.counts)
 

@@ -100,3 +100,21 @@ def test_codes_lead_back_to_their_series(kind: int) -> None:
 
 def test_nothing_reduces_to_nothing() -> None:
     assert len(reduce_cells(np.empty(0, dtype=np.int64), np.empty((0, 9), dtype=np.int64)).code) == 0
+
+
+@pytest.mark.parametrize("rows", [1, 40, 1_999, 2_000, 9_000])
+@pytest.mark.parametrize("ascending", [False, True])
+def test_many_rows_are_summed_by_code_as_few_are(rows: int, ascending: bool) -> None:
+    draw = np.random.default_rng(rows)
+    code = np.arange(rows) if ascending else draw.integers(0, 1 + rows // 3, rows)
+    values = draw.integers(-(2**61), 2**61, (rows, 3))  # a running sum of these wraps around
+    kept = code.copy(), values.copy()
+    cells = reduce_cells(code, values)
+    truth: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0])
+    for key, row in zip(code.tolist(), values.tolist(), strict=True):
+        truth[key] = [a + b for a, b in zip(truth[key], row, strict=True)]
+    wrapped = {key: [(n + 2**63) % 2**64 - 2**63 for n in row] for key, row in truth.items()}
+    assert dict(zip(cells.code.tolist(), cells.values.tolist(), strict=True)) == wrapped
+    assert cells.code.tolist() == sorted(truth)
+    assert (code == kept[0]).all()
+    assert (values == kept[1]).all()

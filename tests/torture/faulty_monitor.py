@@ -12,7 +12,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ __all__ = ["POINTS"]
 
 POINTS = (
     # a task: its claim, what it reads of its state, its delta, its parts and mark, its snapshot
-    *("claim before", "claim after", "restore middle", "delta before", "delta after"),
+    *("claim before", "claim after", "restore middle", "delta before", "delta sent", "delta after"),
     *("counts before", "counts middle", "counts after", "snapshot before", "snapshot middle", "snapshot after"),
     # the aggregator: parts taken in, its own snapshot, maps, what it takes back
     *("merge before", "merge after", "decision before", "decision after", "maps before", "maps after"),
@@ -146,16 +146,26 @@ class FaultyLog:
     def __init__(self, log: Any, faults: Faults, *, aggregates: bool) -> None:
         self._log, self._faults, self._aggregates = log, faults, aggregates
 
-    def append(self, values: Sequence[bytes]) -> list[int]:
+    def send(self, values: Sequence[bytes]) -> Callable[[], list[int]]:
         point = self._point(values)
         self._faults.reach(f"{point} before")
-        offsets = []
+        half = len(values) // 2
+        sent: list[Callable[[], list[int]]] = []
         for place, value in enumerate(values):
-            if place == len(values) // 2 and place:
+            if place == half and place:
+                for wait in sent:
+                    wait()  # what is there before a kill in the middle
                 self._faults.reach(f"{point} middle")
-            offsets += self._log.append([value])
-        self._faults.reach(f"{point} after")
-        return offsets
+            sent.append(self._log.send([value]))
+        if point == "delta":
+            self._faults.reach("delta sent")
+
+        def finished() -> list[int]:
+            offsets = [offset for wait in sent for offset in wait()]
+            self._faults.reach(f"{point} after")
+            return offsets
+
+        return finished
 
     def read(self, start: int | None, stop: int) -> Iterator[tuple[int, bytes] | None]:
         for place, record in enumerate(self._log.read(start, stop)):

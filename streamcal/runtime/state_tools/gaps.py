@@ -63,6 +63,7 @@ def accept_gaps(store: StateStore, sources: SourceSettings, counts: CountSetting
         for gap in gaps:
             if gap.partition == number:
                 task.give_up(gap.topic, gap.to_offset)
+        task.write()
         task.tell(store.topic)
         store.topic.flush()
         task.settle()
