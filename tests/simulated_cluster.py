@@ -18,11 +18,13 @@ from typing import Any
 
 from streamcal.maps.loop import PublishMap
 from streamcal.parts.mark import MarkKey
+from streamcal.parts.part import StoredKey
 from streamcal.runtime.cluster import Fetched, Part
 from streamcal.runtime.logs.base import LogRecord
 from streamcal.runtime.monitor import Monitor, MonitorSettings
 from streamcal.state.claimed_log import AppendUncertainError, LogUnavailableError
 from streamcal.state.memory_log import MemoryCounts, MemoryRecordLog
+from streamcal.state.reading import decoded
 from streamcal.stream.events import TOPICS
 
 FAULTS = (
@@ -35,6 +37,21 @@ FAULTS = (
 
 class SimulatedCrash(BaseException):
     """The process is gone from here on; nothing may catch it."""
+
+
+class OwnedLog(MemoryRecordLog):
+    """Knows whose claim is the last one stored, whoever stored it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.owner = b""
+
+    def append(self, values: Sequence[bytes]) -> list[int]:
+        offsets = super().append(values)
+        for record in (decoded(value, "simulated") for value in values):
+            if record.kind == "claim":
+                self.owner = record.author
+        return offsets
 
 
 class World:
@@ -65,7 +82,7 @@ class World:
         self.said: dict[Part, str] = {}
         self.settings = settings
         self.sources = sources
-        self.state = {number: MemoryRecordLog() for number in range(sources + 1)}
+        self.state = {number: OwnedLog() for number in range(sources + 1)}
         self.counts = MemoryCounts()
         self.maps: list[PublishMap] = []
         self.delayed: list[tuple[str, int, Any]] = []
@@ -183,6 +200,7 @@ class Process:
     def __init__(self, world: World, number: int) -> None:
         self.world = world
         self.unaware = 0
+        self.fenced: set[int] = set()
         self.cluster = SimulatedCluster(world, self, number)
         self.monitor = Monitor(world.settings, self.cluster, world.now)
 
@@ -358,10 +376,19 @@ class SimulatedLog:
             offsets += _store(
                 self.world, ("state", self.number, value), lambda value=value: log.append([value])[0], scale
             )
+            self._note_owner(value)
             if self.process.is_zombie:
                 self.world.hit["zombie wrote"] += 1
         self.process.boundary()
         return offsets
+
+    def _note_owner(self, value: bytes) -> None:
+        """Whether what we have just stored came after somebody else's claim: nothing may follow from it then."""
+        record, fenced = decoded(value, "simulated"), self.process.fenced
+        if record.kind == "claim":
+            fenced.discard(self.number)
+        elif self.world.state[self.number].owner != record.author:
+            fenced.add(self.number)
 
     def read(self, start: int | None, stop: int) -> Iterator[tuple[int, bytes] | None]:
         for record in self.world.state[self.number].read(start, stop):
@@ -390,6 +417,9 @@ class SimulatedCounts:
         self._waiting: list[tuple[bytes, bytes | None]] = []
 
     def publish(self, model: str | None, key: bytes, value: bytes | None) -> None:
+        if value is not None:
+            of = MarkKey.from_bytes(key) or StoredKey.from_bytes(key)
+            assert of.source not in self.process.fenced, f"source {of.source} told of what came after another's claim"
         self._waiting.append((key, value))
 
     def flush(self) -> None:
