@@ -17,13 +17,13 @@ from typing import Any
 
 from recount import COUNTERS, recount
 from recount_events import Event, Rules
-from simulated_cluster import World
+from simulated_cluster import OwnedLog, World
 from simulated_runs import PANE_MS, events_of, expected_panes, logs_of, with_advances, world_of
 from state_topics import run_to_end
 
 from streamcal.runtime.monitor import Monitor
 from streamcal.state.about import About
-from streamcal.state.memory_log import MemoryCounts, MemoryRecordLog
+from streamcal.state.memory_log import MemoryCounts
 
 __all__ = ["FOLDER", "fixture_world", "read_counts", "read_log", "rest_of_the_run"]
 
@@ -83,9 +83,9 @@ def write(folder: Path) -> None:
     (folder / "expected.json").write_text(json.dumps(expected, indent=None), encoding="utf-8")
 
 
-def read_log(path: Path) -> MemoryRecordLog:
+def read_log(path: Path) -> OwnedLog:
     """One partition of the state topic."""
-    log = MemoryRecordLog()
+    log = OwnedLog()
     log.records = [(at, base64.b64decode(value)) for at, value in _lines(path)]
     log.next_offset = log.records[-1][0] + 1
     return log

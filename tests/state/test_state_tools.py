@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from recount import COUNTERS, recount
-from simulated_cluster import Process, World
+from simulated_cluster import OwnedLog, Process, World
 from simulated_runs import expected_panes, read_afresh, rules_of, run, with_advances
 from state_topics import MemoryStore, quiet_world, run_to_end
 
@@ -24,7 +24,6 @@ from streamcal.runtime.state_tools.inspect import inspect_state
 from streamcal.runtime.state_tools.reset import begin_at, reset
 from streamcal.runtime.state_tools.store import left_in
 from streamcal.state.about import About, ConfigChangeError
-from streamcal.state.memory_log import MemoryRecordLog
 from streamcal.state.reading import FencedError, StateLostError
 from streamcal.stream.watermark import BEGINNING
 
@@ -134,7 +133,7 @@ def test_a_state_topic_made_anew_is_outranked_by_a_reset() -> None:
     world, events = quiet_world(seed)
     run_to_end(world)
     told = [StoredKey.from_bytes(key).claim for _, key, _ in world.counts.records if MarkKey.from_bytes(key) is None]
-    world.state = {number: MemoryRecordLog() for number in world.state}
+    world.state = {number: OwnedLog() for number in world.state}
     reset(MemoryStore(world), ABOUT)
     before = world.counts.next_offset
     process = run_to_end(world)
@@ -147,7 +146,7 @@ def test_numbers_of_claims_stay_above_those_of_a_topic_that_is_gone_over_snapsho
     world, _ = quiet_world(3)
     run_to_end(world)
     highest = max(MarkKey.from_bytes(key).claim for _, key, _ in world.counts.records if MarkKey.from_bytes(key))  # type: ignore[union-attr]
-    world.state = {number: MemoryRecordLog() for number in world.state}
+    world.state = {number: OwnedLog() for number in world.state}
     reset(MemoryStore(world), ABOUT)
     for _ in range(3):
         process = run_to_end(world)
