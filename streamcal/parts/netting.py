@@ -24,8 +24,8 @@ Numbers = Callable[[Sequence[SeriesKey]], Ints]
 """Gives segments their numbers."""
 
 _BLOCK: Final = 8_192
-"""Rows summed at once, at least: half a megabyte. Tables of several megabytes are new memory each time: all at once take
-twice as long."""
+"""Rows summed at once, at least: half a megabyte. Tables of several megabytes are new memory each time: all at once
+take twice as long."""
 
 
 def numbers_of(series: SeriesTable, model: int) -> Numbers:
