@@ -89,7 +89,7 @@ def entry_for(table: Content, segments: Segments) -> Content | None:
 
 
 def coded(value: str) -> str:
-    text = unicodedata.normalize("NFC", value).strip()[:64] or "__missing__"
+    text = unicodedata.normalize("NFC", value).strip()[:64].rstrip() or "__missing__"
     return text.replace("%", "%25").replace(",", "%2C").replace("=", "%3D")
 
 
@@ -161,6 +161,7 @@ DOCUMENTS: Mapping[str, tuple[str, Content, Content]] = {
     "tracking": ("tracking", {"slope": 0.93, "intercept": 0.21}, {}),
     "segments_platt": ("platt", {"slope": 0.9, "intercept": -0.2}, _TABLE),
     "segments_isotonic": ("isotonic", {"scores": _SCORES, "values": _VALUES}, _TABLE),
+    "segments_long": ("identity", {}, {f"country={'x' * 63}": {"offset": 1.5}}),
     "segments_far": ("intercept", {"intercept": 900.0}, {"country=GB": {"offset": -1.0}}),
 }
 
@@ -180,6 +181,7 @@ ROWS: tuple[Segments, ...] = (
     {"country": "FR", "city": "Ma\u0301laga"},
     {"country": "FR", "city": "a,b=%", "device": "ios"},
     {"country": "__other__"},
+    {"country": "x" * 63 + " yz"},  # cut after the space
     {"country": "G" * 80},
 )
 

@@ -173,7 +173,7 @@ def segment_key(cut: tuple[str, ...], segments: Mapping[str, Any]) -> str:
 
 
 def segment_value(value: Any) -> str:
-    text = "" if value is None else unicodedata.normalize("NFC", str(value)).strip()[:64]
+    text = "" if value is None else unicodedata.normalize("NFC", str(value)).strip()[:64].rstrip()
     return text or "__missing__"
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from join_cases import Expectation, expectations, load_cases, raw_values_never_fatal
+from refit_streams import served_by
 
 from streamcal.engine import Engine, Slice
 from streamcal.runtime.config import Config
@@ -221,7 +222,7 @@ def test_a_refit_replaces_the_map_in_force_and_is_not_put_on_top_of_it() -> None
     labels = rng.random(len(scores)) < truth
     for hour in range(hours):
         rows = range(per_hour * hour, per_hour * (hour + 1))
-        served = engine.loop(0).apply(scores[rows.start : rows.stop]) if hour else scores[: rows.stop]
+        served = served_by(engine.loop(0), scores[rows.start : rows.stop]) if hour else scores[: rows.stop]
         predictions = [
             {
                 "id": str(i),
@@ -234,6 +235,6 @@ def test_a_refit_replaces_the_map_in_force_and_is_not_put_on_top_of_it() -> None
         ]
         outcomes = [{"id": str(i), "label": int(labels[i]), "ts": T + 4000 * i + 1} for i in rows]
         engine.handle([records("predictions", predictions), records("outcomes", outcomes)])
-    found = float(engine.loop(0).apply(np.array([0.5]))[0])
+    found = float(served_by(engine.loop(0), np.array([0.5]))[0])
     assert engine.loop(0).version >= 1
     assert found == pytest.approx(rate, abs=0.02)  # thousands of rows: one standard error is below .008

@@ -149,7 +149,7 @@ const plain = (text) => text.replaceAll('%2C', ',').replaceAll('%3D', '=').repla
 
 export function segmentValue(text) {
   const trimmed = text.normalize('NFC').replace(OUTER_SPACE, '')
-  return Array.from(trimmed).slice(0, 64).join('') || MISSING // 64 characters, not UTF-16 units
+  return Array.from(trimmed).slice(0, 64).join('').replace(OUTER_SPACE, '') || MISSING // 64 characters, not UTF-16 units
 }
 
 // By code points: JavaScript compares strings by UTF-16 units.

@@ -53,7 +53,7 @@ def segment_value(text: str) -> str:
     >>> segment_value("  GB ")
     'GB'
     """
-    return unicodedata.normalize("NFC", text).strip()[:_CHARACTERS] or _MISSING
+    return unicodedata.normalize("NFC", text).strip()[:_CHARACTERS].rstrip() or _MISSING
 
 
 def segment_key(dimensions: Sequence[str], values: Sequence[str]) -> str:

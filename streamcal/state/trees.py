@@ -104,6 +104,8 @@ def _fill(part: Any, name: str, tree: Tree) -> None:
     else:
         value = _read(tree)
         held = getattr(part, name, None)
+        if isinstance(held, dict) and not held and isinstance(value, dict) and not value:
+            return  # of parts by key there were none, nor are there now
         if isinstance(held, deque):
             value = deque(value, held.maxlen)
         setattr(part, name, value)

@@ -141,7 +141,7 @@ def segment_text(value: object) -> str | None:
     if value is None:
         return MISSING
     if isinstance(value, str):
-        return unicodedata.normalize("NFC", value).strip()[:SEGMENT_CHARACTERS] or MISSING
+        return unicodedata.normalize("NFC", value).strip()[:SEGMENT_CHARACTERS].rstrip() or MISSING
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int):

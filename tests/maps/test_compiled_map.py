@@ -119,6 +119,14 @@ def test_values_are_those_under_which_events_are_counted(text: str) -> None:
     assert segment_value(text) == segment_text(text)
 
 
+@given(st.one_of(st.text(max_size=80), st.text(alphabet="a \u3000\u0301", min_size=60, max_size=80)))
+def test_whatever_an_event_says_its_value_can_be_named_in_a_document(text: str) -> None:
+    value = segment_text(text)
+    assert value is not None
+    assert segment_text(value) == value
+    assert parse_key(segment_key(["a"], [value])) == (("a",), (value,))
+
+
 @given(
     st.lists(st.text(min_size=1, max_size=8), min_size=1, max_size=3, unique=True),
     st.lists(st.text(alphabet="ab,=%é ", min_size=1, max_size=8), min_size=3, max_size=3),

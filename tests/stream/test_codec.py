@@ -202,6 +202,7 @@ def test_weight_column_appears_with_the_first_weight_other_than_one(fast: bool) 
         (" GB\t", "GB"),
         ("Cafe\u0301", "Caf\u00e9"),
         ("x" * 70, "x" * 64),
+        ("x" * 63 + " yz", "x" * 63),
         ("  ", "__missing__"),
         ("", "__missing__"),
         (None, "__missing__"),
