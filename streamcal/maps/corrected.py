@@ -42,17 +42,33 @@ class CorrectedHolder(MapHolder):
         """Entries for the next document of the map in force; None where the loop has none to give."""
         return None if self.corrections is None else self.corrections.table()
 
+    def _is_table_last(self) -> bool:
+        """Whether the newest change of what is served was to put corrections beside the map."""
+        corrections, champion = self.corrections, self.champion
+        if corrections is None or not corrections.active or self.settings.mode != "auto":
+            return False
+        return champion.parent is None or corrections.since_ms > champion.since_ms
+
+    def _has_foreign_entries(self) -> bool:
+        """Whether entries are served that nobody can judge: of dimensions that are not corrected, or not any more."""
+        document = self.champion.document
+        if self.settings.mode != "auto" or document is None or not document.segments:
+            return False
+        return not (self.corrections is not None and self.corrections.active) and not self._entries(document)
+
     def _table_of(self, family: str) -> SegmentTable | None:
         """Entries for a document of a family's newest fit."""
         corrections = self.corrections
         return corrections.newest(family) if corrections is not None and corrections.wanted else None
 
-    def _of_parent(self) -> tuple[str, SegmentTable | None]:
+    def _of_parent(self) -> tuple[str, SegmentTable]:
         """Reference and entries of the map in force before."""
         if self.corrections is None:
-            return FOREIGN, None
+            return FOREIGN, {}
         reference, own = self.corrections.former
-        return reference, self.corrections.newest(reference) if self.corrections.active else own
+        parent = self._judged.parent
+        known = reference != FOREIGN or (parent is not None and self.corrections.is_followed(parent))
+        return reference, self.corrections.newest(reference) if self.corrections.active and known else own
 
     def _may_correct(self, moment_ms: int) -> bool:
         """Whether the corrections have earned their place and have not just been taken back."""
@@ -70,20 +86,22 @@ class CorrectedHolder(MapHolder):
         return against >= WAGER and bool(len(fits.rows)) and against >= WAGER * dispersion(fits)
 
     def _turn(self, moment_ms: int, entry: MapAttempt, *, on: bool) -> Attempted:
-        """Put the corrections in force beside the map there is, or take them back."""
-        assert self.corrections is not None
+        """Put the corrections in force beside the map there is, or take back what entries it has."""
         if self.settings.mode == "shadow" and self.candidate is None:
             self.candidate = self.champion.copy()
-        judged, evidence = self._judged, self.corrections.told()
-        self.results[("promoted", "") if on else ("rolled_back", "worse_than_parent")] += 1
-        self.corrections.turn(moment_ms, on=on)
+        judged, evidence = self._judged, None
+        segments: SegmentTable = {}
+        if self.corrections is not None:
+            evidence = self.corrections.told()
+            self.corrections.turn(moment_ms, on=on)
+            segments = self.corrections.table()
         document = self.ledger.document(
             judged.map_,
             at_ms=moment_ms,
             parent=judged.document,
             evidence=evidence,
             like=judged.document,
-            segments=self.corrections.table(),
+            segments=segments,
         )
         judged.document = document
         if self.settings.mode == "auto":

@@ -22,7 +22,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from streamcal.maps.compiled import CompiledMap, SegmentTable
+from streamcal.maps.compiled import CompiledMap, SegmentTable, parse_key
 from streamcal.maps.evidence import Evidence
 from streamcal.maps.families import Identity, Map, same_map
 from streamcal.maps.guards import LARGEST_STEP
@@ -66,6 +66,8 @@ class CorrectionSettings:
         prediction time.
     bar : float
         Nats to be gained.
+    most : int
+        Segments that are followed.
     """
 
     dimensions: tuple[str, ...]
@@ -74,6 +76,7 @@ class CorrectionSettings:
     memory_ms: int
     step_ms: int
     bar: float
+    most: int
 
     @property
     def half_life_ms(self) -> float:
@@ -118,7 +121,7 @@ class Corrections:
         self.evidence = Evidence((_NAME,), settings.every_ms, settings.fit_window_ms, settings.bar)
         self.own: SegmentTable = {}
         self.former: tuple[str, SegmentTable] = (FOREIGN, {})
-        self._fits = SegmentFits(settings.dimensions, settings.half_life_ms)
+        self._fits = SegmentFits(settings.dimensions, settings.half_life_ms, settings.most)
         self._from_ms: list[int] = []
         self._reference = FOREIGN
         self._foreign: Map = Identity()
@@ -156,11 +159,21 @@ class Corrections:
             self.active, self.since_ms = True, moment_ms
         self.former = (self._reference, self.own)
         self._reference, self.own = reference or FOREIGN, {} if self.active else own
-        if self._reference == FOREIGN and not same_map(map_, self._foreign):
+        if self._reference == FOREIGN and not self.is_followed(map_):
             self._foreign = map_
             self._fits.forget(FOREIGN)
+            self.active, self.since_ms, self.own = False, moment_ms, own
         self.evidence.restart()
         self._put(self._fits.newest(self._reference), moment_ms)
+
+    def is_followed(self, map_: Map) -> bool:
+        """Whether gaps of segments to this map of another origin are known."""
+        return same_map(map_, self._foreign)
+
+    def judged_of(self, table: SegmentTable) -> SegmentTable:
+        """The table, if its entries are by the dimensions that are corrected here; none of it else."""
+        levels = {self.settings.dimensions[: level + 1] for level in range(len(self.settings.dimensions))}
+        return table if all(parse_key(key)[0] in levels for key in table) else {}
 
     def turn(self, moment_ms: int, *, on: bool) -> None:
         """Put the newest table in force, or take it back."""
@@ -181,9 +194,10 @@ class Corrections:
         moves = [new - old for new, old in zip(newest.intercepts, held.intercepts, strict=True)]
         if max((float(np.abs(move).max(initial=0.0)) for move in moves), default=0.0) < SMALLEST_MOVE:
             return False
-        kept = zip(held.intercepts, moves, strict=True)
-        stepped = tuple(old + np.clip(move, -LARGEST_STEP, LARGEST_STEP) for old, move in kept)
-        self._put(Lines(stepped, newest.slopes), moment_ms)
+        levels = list(zip(held.intercepts, held.slopes, moves, newest.slopes, strict=True))
+        intercepts = (old + np.clip(move, -LARGEST_STEP, LARGEST_STEP) for old, _, move, _ in levels)
+        slopes = (np.where(np.abs(move) > LARGEST_STEP, old, new) for _, old, move, new in levels)
+        self._put(Lines(tuple(intercepts), tuple(slopes)), moment_ms)
         return True
 
     def table(self) -> SegmentTable:
@@ -204,9 +218,11 @@ class Corrections:
     def judge(self, entered: SegmentsEntered, served: Generations, since_ms: int, moment_ms: int) -> None:
         """Add up what rows say of the table, predicted since `since_ms` when `served` was in force without it."""
         held = weighs(entered.values)
-        rows = weighed(entered.step[held] * self.settings.step_ms, entered.bins[held], entered.values[held])
+        segment = entered.segment[held]
+        predicted_ms = entered.step[held] * self.settings.step_ms
+        rows = weighed(predicted_ms, entered.bins[held], entered.values[held], segment)
         since_ms = max(since_ms, self.since_ms)
-        segment = entered.segment[held][np.searchsorted(rows.predicted_ms, since_ms) :]
+        segment = segment[np.searchsorted(predicted_ms, since_ms) :]
         rows = rows.since(since_ms)
         place = np.searchsorted(np.array(self._from_ms, dtype=np.int64), rows.predicted_ms, side="right") - 1
         z = np.asarray(logit(served.served(rows)))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from streamcal.maps.compiled import CompiledMap
+from streamcal.maps.compiled import CompiledMap, SegmentTable
 from streamcal.maps.corrections import Corrections
 from streamcal.maps.document import MapDocument, decode, encode
 from streamcal.maps.evidence import Evidence
@@ -189,8 +189,13 @@ class MapHolder:
     def _correct_beside(self, reference: str | None) -> None:
         if self.corrections is not None:
             judged = self._judged
-            own = {} if judged.document is None else judged.document.segments
-            self.corrections.follow(reference, judged.map_, own, judged.since_ms)
+            self.corrections.follow(reference, judged.map_, self._entries(judged.document), judged.since_ms)
+
+    def _entries(self, document: MapDocument | None) -> SegmentTable:
+        """Entries of a document that may be served: what cannot be judged here may not, but where nothing is judged."""
+        if document is None or self.settings.mode == "off":
+            return {} if document is None else document.segments
+        return {} if self.corrections is None else self.corrections.judged_of(document.segments)
 
     def _entry(
         self,

@@ -11,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +27,8 @@ __all__ = ["Generations", "JudgedRows", "judged_rows", "log_loss", "weighed", "w
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+
+TINIEST: Final = 1e-300
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,14 +86,20 @@ def weighs(values: Ints) -> NDArray[np.bool_]:
     return np.asarray(values[:, Column.W if values.shape[1] > PLAIN else Column.N] > 0)
 
 
-def weighed(predicted_ms: Ints, bins: Ints, values: Ints) -> JudgedRows:
-    """Rows of cells that weigh something, shape (M,), (M,) and (M, K); `predicted_ms` ascends."""
+def weighed(predicted_ms: Ints, bins: Ints, values: Ints, group: Ints | None = None) -> JudgedRows:
+    """Rows of cells that weigh something, shape (M,), (M,) and (M, K); `predicted_ms` ascends.
+
+    Weights are scaled to effective rows within each group, int64 (M,); None: over all of them.
+    """
     weighted = values.shape[1] > PLAIN
     first = Column.W if weighted else Column.N
     columns: Floats = values.T / SCALE[: values.shape[1], None]
     weight, positive = columns[first], columns[first + 1]
     score = CENTRES[bins] + columns[Column.WDP if weighted else Column.DP] / weight
-    scale = float(weight.sum() / columns[Column.W2].sum()) if weighted and len(bins) else 1.0
+    scale: Floats = np.ones(1)
+    if weighted and len(bins):
+        group = np.zeros_like(bins) if group is None else group
+        scale = (np.bincount(group, weight) / np.maximum(np.bincount(group, columns[Column.W2]), TINIEST))[group]
     n, positives = values[:, Column.N], values[:, Column.Y]
     return JudgedRows(predicted_ms, score, weight * scale, positive * scale, n, positives)
 

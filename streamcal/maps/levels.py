@@ -23,7 +23,13 @@ Key = tuple[str, ...]
 """Values of a segment, one per dimension of its level."""
 
 MOST_ENTRIES: Final = 10_000
-"""Entries of a document: some 40 bytes each, and a record of a topic holds a megabyte unless told otherwise."""
+"""Entries of a document."""
+
+MOST_BYTES: Final = 600_000
+"""What entries of a document take at most: a record of a topic holds a megabyte unless told otherwise."""
+
+_ENTRY_BYTES: Final = 64
+"""Of an entry beside its key: two numbers of 17 digits, and their names."""
 
 
 class Levels:
@@ -88,10 +94,19 @@ class Levels:
             for number in np.flatnonzero(told).tolist():
                 key = segment_key(self._dimensions[: level + 1], keys[number])
                 found.append((float(gap[number]), key, _entry(above[0][number], above[1][number])))
-        if len(found) > most:
-            kept = {key for _, key, _ in sorted(found, key=lambda entry: (-entry[0], entry[1]))[:most]}
-            found = [entry for entry in found if entry[1] in kept]
-        return {key: entry for _, key, entry in found}
+        kept = _that_fit(found, most)
+        return {key: entry for _, key, entry in found if key in kept}
+
+
+def _that_fit(found: Sequence[tuple[float, str, dict[str, float]]], most: int) -> set[str]:
+    """Keys of the entries that differ most, as far as a document holds them."""
+    kept, size = set[str](), 0
+    for _, key, _ in sorted(found, key=lambda entry: (-entry[0], entry[1]))[:most]:
+        size += len(key.encode()) + _ENTRY_BYTES
+        if size > MOST_BYTES:
+            break
+        kept.add(key)
+    return kept
 
 
 def _entry(offset: np.float64, slope: np.float64) -> dict[str, float]:

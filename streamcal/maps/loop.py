@@ -133,12 +133,16 @@ class ModelLoop(CorrectedHolder):
                 if self.settings.mode == "off" or not self.challengers.families:
                     raise StreamcalError("nothing is fitted for this model", hint="set refit.mode to auto or shadow")
                 return self._attempt(moment_ms, "manual", request)
+            case "rollback" if request.version is None and self._is_table_last():
+                self.results["rolled_back", "manual"] += 1
+                return self._turn(moment_ms, self._entry("rollback", moment_ms, "manual", request), on=False)
             case "rollback":
                 wanted = map_to_go_back_to(request, self.history, self.champion)
                 wanted.check_new(self.champion)
                 self.results["rolled_back", "manual"] += 1
                 old, map_ = self.champion.document, wanted.map_
-                document = self.ledger.document(map_, at_ms=moment_ms, parent=old, like=wanted.source)
+                entries = self._entries(wanted.source)
+                document = self.ledger.document(map_, at_ms=moment_ms, parent=old, like=wanted.source, segments=entries)
                 entry = self._entry("rollback", moment_ms, "manual", request)
                 return made(document, self._put_in_force(document, map_, None, entry))
             case "promote":
@@ -157,9 +161,12 @@ class ModelLoop(CorrectedHolder):
             return Attempted([], False, "")
         self._judge(entered, moment_ms)
         self._correct(of_segments, self.challengers.usable(), moment_ms)
+        if self._has_foreign_entries():
+            return self._turn(moment_ms, self._entry("segments", moment_ms, trigger, request), on=False)
         if self._is_worse_than_parent():
             return self._roll_back(moment_ms, self._entry("worse_than_parent", moment_ms, trigger, request))
         if not self.pinned and self._is_worse_corrected(self._fits):
+            self.results["rolled_back", "worse_than_parent"] += 1
             return self._turn(moment_ms, self._entry("worse_than_parent", moment_ms, trigger, request), on=False)
         self.challengers.refit(self._fits.whole(), moment_ms, due=trigger != "schedule")
         decision = self._decide(moment_ms, trigger)
@@ -167,6 +174,7 @@ class ModelLoop(CorrectedHolder):
             self.challengers.refit(self._fits.whole(), moment_ms, due=True)
             decision = self._decide(moment_ms, trigger)
         if decision.map_ is None and decision.reason not in _NOTHING_CHANGES and self._may_correct(moment_ms):
+            self.results["promoted", ""] += 1
             return self._turn(moment_ms, self._entry("segments", moment_ms, trigger, request), on=True)
         if decision.map_ is None:
             entry = self._entry(decision.reason, moment_ms, trigger, request, promoted=False, family=decision.family)
@@ -270,7 +278,13 @@ class ModelLoop(CorrectedHolder):
             return Attempted([], False, "mean_off")
         self.results["promoted", ""] += 1
         document = self._fitted(map_, moment_ms) if wanted.fitted else None
-        document = document or self.ledger.document(map_, at_ms=moment_ms, parent=old.document, like=wanted.source)
+        document = document or self.ledger.document(
+            map_,
+            at_ms=moment_ms,
+            parent=old.document,
+            like=wanted.source,
+            segments=self._entries(wanted.source),
+        )
         entry, reference = self._entry("", moment_ms, "manual", request), map_.family if wanted.fitted else None
         return made(document, self._put_in_force(document, map_, old.map_, entry, reference))
 

@@ -12,6 +12,7 @@ from streamcal.maps.costs import DEFAULT_FAMILIES
 from streamcal.maps.families import Map
 from streamcal.maps.policy import gain_bar
 from streamcal.stats.fit_panes import step_length
+from streamcal.stats.series import SAFETY_FACTOR
 
 __all__ = ["LoopSettings"]
 
@@ -36,6 +37,8 @@ class LoopSettings:
         Challengers.
     dimensions : tuple of str
         By which maps are corrected, the coarsest first: one of the configured cuts. Empty: not at all.
+    max_segments : int
+        Segments per cut that are shown; four times as many are followed.
     prior_segments : SegmentTable
         Entries of the map of day 0.
     horizon_ms, out_of_order_ms : int
@@ -52,6 +55,7 @@ class LoopSettings:
     history: int | None = None
     families: tuple[str, ...] = DEFAULT_FAMILIES
     dimensions: tuple[str, ...] = ()
+    max_segments: int = 1000
     prior_segments: SegmentTable = field(default_factory=dict)
     horizon_ms: int = 86_400_000
     out_of_order_ms: int = 60_000
@@ -91,6 +95,7 @@ class LoopSettings:
             memory_ms=self.memory_ms,
             step_ms=self.step_ms,
             bar=bar,
+            most=SAFETY_FACTOR * self.max_segments,
         )
 
     def challengers(self) -> ChallengerSettings:

@@ -52,6 +52,8 @@ class SegmentFits:
     dimensions : sequence of str
         Of the finest segments; each prefix is a level above.
     half_life_ms : float
+    most : int
+        Segments held: of more, those of which most is known.
 
     Attributes
     ----------
@@ -63,8 +65,9 @@ class SegmentFits:
 
     STATE = ("tables", "_keys", "_trackers", "_newest", "_learned_ms")
 
-    def __init__(self, dimensions: Sequence[str], half_life_ms: float) -> None:
+    def __init__(self, dimensions: Sequence[str], half_life_ms: float, most: int) -> None:
         self._dimensions = tuple(dimensions)
+        self._most = most
         self._half_life = half_life_ms / _UNIT_MS
         self._keys: list[Key] = []
         self._trackers: dict[str, SegmentTracker] = {}
@@ -103,7 +106,7 @@ class SegmentFits:
         cells = reduce_cells(of_key[entered.segment] * N_BINS + entered.bins, entered.values)
         held = weighs(cells.values)
         segment, bins = np.divmod(cells.code[held], N_BINS)
-        rows = weighed(segment, bins, cells.values[held])
+        rows = weighed(segment, bins, cells.values[held], segment)
         for reference, map_ in maps.items():
             self._learn(reference, map_, rows, segment.astype(np.intp), steps)
         self._forget_quiet()
@@ -147,8 +150,11 @@ class SegmentFits:
         if not self._trackers or not self._keys:
             return
         known = np.max([tracker.information for tracker in self._trackers.values()], axis=0)
-        if (known < QUIET).any():
-            self._hold([key for key, told in zip(self._keys, known.tolist(), strict=True) if told >= QUIET])
+        kept = known >= QUIET
+        if kept.sum() > self._most:
+            kept[np.argsort(-known, kind="stable")[self._most :]] = False
+        if not kept.all():
+            self._hold([key for key, keep in zip(self._keys, kept.tolist(), strict=True) if keep])
 
 
 def _order(old: Sequence[Key], new: Sequence[Key]) -> Indices:

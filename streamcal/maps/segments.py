@@ -40,7 +40,7 @@ SLOPE_POSITIVES: Final = 200.0
 """Standard error .05 to .07 of the slope: less cannot tell a slope of .9 from 1."""
 
 STEEPEST_FALL: Final = -0.9
-"""Change of slope at which slopes are not trusted, for any segment: a map falls with the score from -1 on."""
+"""Change of slope down to which an estimate is believed: a map falls with the score from -1 on."""
 
 ROUNDS: Final = 30
 """Most rounds of `pool_rows`. Newton's steps settle in five; the rest is for tau, which moves with the offsets."""
@@ -117,7 +117,7 @@ def segment_sums(rows: Rows, segment: Indices, global_logit: Floats, intercept: 
 def segment_offsets(
     sums: SegmentSums, parents: Sequence[Indices], *, slopes: bool = True, root_sd: float = np.inf
 ) -> SegmentOffsets:
-    """Pool slopes where data allow and no map would be turned over, then offsets beside them.
+    """Pool slopes where data allow and turn no map over, then offsets beside them.
 
     Parameters
     ----------
@@ -141,9 +141,8 @@ def segment_offsets(
     profile = curvature - cross * cross / safe
     enough = (sums.positives > SLOPE_POSITIVES) & (profile > 0) & slopes
     turn = (linear_slope - cross * sums.linear_offset / safe) / np.where(enough, profile, 1.0)
+    enough &= turn > STEEPEST_FALL  # labels that fall as scores rise are no change of slope
     turned = pool(turn, np.where(enough, profile, 0.0), parents, root_variance=0.0)
-    if any((level <= STEEPEST_FALL).any() for level in turned.offsets):
-        return segment_offsets(sums, parents, slopes=False, root_sd=root_sd)
     about = (sums.linear_offset - cross * turned.offsets[-1]) / safe
     moved = pool(about, information, parents, root_variance=root_sd**2)
     intercepts = tuple(move - pivot * slope for move, slope in zip(moved.offsets, turned.offsets, strict=True))

@@ -9,14 +9,14 @@ from streamcal.detect.alarm import EceThreshold
 from streamcal.detect.detector import DetectorSettings
 from streamcal.detect.watch import WatchSettings
 from streamcal.errors import MapDocumentError, StreamcalError
-from streamcal.maps.compiled import SegmentTable
+from streamcal.maps.compiled import SegmentTable, parse_key
 from streamcal.maps.document import decode
 from streamcal.maps.families import Map
 from streamcal.maps.families import Prior as PriorMap
 from streamcal.maps.loop import LoopSettings
 from streamcal.runtime.config import Config
 from streamcal.runtime.config_events import EventFilter as ConfiguredFilter
-from streamcal.runtime.config_sections import Prior
+from streamcal.runtime.config_sections import Prior, Refit
 from streamcal.runtime.value_formats import value_formats
 from streamcal.settings import EngineSettings
 from streamcal.stats.aggregate import AggregateSettings, WindowSpec
@@ -77,7 +77,11 @@ def engine_settings(
     """
     pane_ms = config.windows.pane.ms
     models = {name: config.model(name) for name in config.class_sets.counted(config.models)}
-    priors = {name: _prior_map(settings.prior) for name, settings in models.items() if settings.prior is not None}
+    priors = {
+        name: _day_zero(settings.prior, settings.refit)
+        for name, settings in models.items()
+        if settings.prior is not None
+    }
 
     def rules(name: str) -> ModelRules:
         model = config.model(name)
@@ -97,6 +101,7 @@ def engine_settings(
             history=None if keep_everything else _MAP_HISTORY,
             families=tuple(model.refit.families),
             dimensions=model.refit.segments,
+            max_segments=config.segments.max_segments,
             prior_segments=priors[name].segments if name in priors else {},
             horizon_ms=model.horizon_ms,
             out_of_order_ms=config.join.out_of_order.ms,
@@ -174,7 +179,7 @@ def _event_filter(configured: ConfiguredFilter | None) -> EventFilter | None:
     return None if configured is None else EventFilter(configured.path, configured.equals)
 
 
-def _prior_map(prior: Prior) -> _DayZero:
+def _day_zero(prior: Prior, refit: Refit) -> _DayZero:
     if prior.negative_sampling_rate is not None:
         return _DayZero(PriorMap(negative_sampling_rate=prior.negative_sampling_rate))
     if prior.positive_weight is not None:
@@ -183,7 +188,7 @@ def _prior_map(prior: Prior) -> _DayZero:
     assert path is not None
     try:
         document = decode(path.read_bytes())
-        return _DayZero(document.to_map(), document.segments)
+        found = _DayZero(document.to_map(), document.segments)
     except MapDocumentError as error:
         raise MapDocumentError(
             error.what, where=str(path), hint="models.<name>.prior.map_file must be a map document"
@@ -192,3 +197,13 @@ def _prior_map(prior: Prior) -> _DayZero:
         raise StreamcalError(
             error.strerror or str(error), where=str(path), hint="check models.<name>.prior.map_file"
         ) from error
+    levels = {refit.segments[: level + 1] for level in range(len(refit.segments))}
+    others = {parse_key(key)[0] for key in found.segments} - levels
+    if others and refit.mode != "off":
+        by = " and ".join(f"[{', '.join(names)}]" for names in sorted(others))
+        raise MapDocumentError(
+            f"has entries by {by}, by which refit.segments corrects no map",
+            where=str(path),
+            hint="name the dimensions in refit.segments, the coarsest first, or leave the entries out of the document",
+        )
+    return found

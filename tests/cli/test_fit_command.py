@@ -17,6 +17,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 
 from streamcal.cli.fit import Family
+from streamcal.errors import MapDocumentError
 from streamcal.maps.document import MapDocument, decode
 from streamcal.maps.families import FAMILIES
 from streamcal.runtime.config import load_config
@@ -191,6 +192,22 @@ def test_the_document_is_a_map_of_day_0(streamcal: Streamcal, tmp_path: Path) ->
     config = tmp_path / "c.yaml"
     config.write_text(f"models: {{clicks: {{prior: {{map_file: {tmp_path / 'm.json'}}}}}}}")
     engine_settings(load_config(config, environ={}, require_kafka=False))
+
+
+def test_entries_per_segment_are_in_force_on_day_0_where_they_are_corrected_too(
+    streamcal: Streamcal, tmp_path: Path
+) -> None:
+    file, written = write(tmp_path / "r.jsonl", ROWS), tmp_path / "m.json"
+    assert streamcal("fit", file, "-o", written, "--segment", "country").code == 0
+    config = tmp_path / "c.yaml"
+    text = "segments: {cuts: [[country, device]]}\nmodels: {clicks: {prior: {map_file: %s}, refit: {segments: %s}}}"
+    config.write_text(text % (written, "[country, device]"))
+    settings = engine_settings(load_config(config, environ={}, require_kafka=False)).loop("clicks")
+    assert settings.prior_segments == document(written).segments
+    config.write_text(text % (written, "[]"))
+    with pytest.raises(MapDocumentError, match=r"entries by \[country\]") as caught:
+        engine_settings(load_config(config, environ={}, require_kafka=False))
+    assert "refit.segments" in str(caught.value.hint)
 
 
 def test_an_output_that_is_there_is_replaced_only_when_told_to(streamcal: Streamcal, tmp_path: Path) -> None:

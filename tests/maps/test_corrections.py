@@ -11,10 +11,13 @@ from numpy.typing import NDArray
 from refit_streams import DAY, HOUR, Driven, Labelled, attempts, drive, driven_loop, settings, sigmoid
 
 from streamcal.maps import saved  # noqa: F401 -- maps can be part of a state
-from streamcal.maps.document import decode
+from streamcal.maps.document import decode, encode, new_document
 from streamcal.maps.families import Platt
-from streamcal.maps.ledger import MapRequest
+from streamcal.maps.judged import weighed
+from streamcal.maps.ledger import MapAttempt, MapRequest
+from streamcal.maps.levels import Levels
 from streamcal.state.trees import dump, load
+from streamcal.stats.counts import contributions
 from streamcal.stream.events import Names
 
 Floats = NDArray[np.float64]
@@ -250,3 +253,85 @@ def test_entries_of_the_map_of_day_zero_stand_until_something_is_better() -> Non
     centred, _ = stream(14, 25, 1500, offset=CENTRED)
     right = {f"country={c},device={d}": {"offset": CENTRED[c, d]} for c, d in PLACES}
     assert len(drive(centred, chosen(prior=Platt(1.0, 0.0), prior_segments=right)).documents) == 1
+
+
+@pytest.mark.parametrize("by", [(), ("device",)], ids=["turned off", "another cut"])
+def test_entries_that_cannot_be_judged_any_more_are_taken_back_at_once(by: tuple[str, ...]) -> None:
+    rows, _ = stream(15, 20, 1500, offset=CENTRED, swapped_from=10)
+    first = driven_loop(chosen(), rows.names)
+    current, after = first, []
+    for moment in attempts(first, rows):
+        if moment == 10 * DAY:
+            again = driven_loop(chosen(dimensions=by), rows.names)
+            load(again.loop, dump(first.loop))
+            again.loop._fits = first.fits
+            assert first.loop.champion.document is not None
+            assert first.loop.champion.document.segments
+            current = again
+        documents = [decode(command.document) for command in current.loop.attempt(moment)]
+        after += documents if current is not first else []
+    assert after[0].segments == {}
+    assert next(entry for entry in current.loop.history if entry.version == after[0].version).reason == "segments"
+    assert all(key.startswith("device=") for document in after for key in document.segments)
+
+
+def test_going_back_takes_the_corrections_back_where_they_came_last() -> None:
+    rows, _ = stream(16, 12, 1500, offset=CENTRED)
+    driven = driven_loop(chosen(), rows.names)
+    asked = None
+    for moment in attempts(driven, rows):
+        driven.documents += [decode(command.document) for command in driven.loop.attempt(moment)]
+        if asked is None and driven.documents:
+            asked = driven.loop.manual(moment, MapRequest("rollback", "ada", "a test"))
+            (command,) = asked.commands
+            assert decode(command.document).segments == {}
+            assert driven.loop.history[-1].reason == "rollback"
+            assert driven.loop.results["rolled_back", "manual"] == 1
+    assert driven.documents[-1].segments
+
+
+def test_a_map_that_comes_back_has_no_table_made_for_another() -> None:
+    rows, _ = stream(17, 14, 1500, offset=CENTRED, common=0.6)
+    driven = driven_loop(chosen(prior=Platt(1.0, 0.0), families=("identity",)), rows.names)
+    other = new_document("m", 90, Platt(1.0, 0.6), at_ms=0)
+    promoted, back = 0, None
+    for moment in attempts(driven, rows):
+        if not promoted and driven.loop.corrections is not None and driven.loop.corrections.active:
+            entry = MapAttempt(None, "platt", moment, False, "shadow", None)
+            driven.loop.ledger.version = 90
+            driven.loop.ledger.put(other, entry)
+            driven.loop.manual(moment, MapRequest("promote", "ada", "a test", version=90))
+            promoted = moment
+        if promoted and driven.loop.corrections is not None and driven.loop.corrections.active and back is None:
+            driven.loop.champion.parent_gain = 1e4  # as if the labels had said so
+            (command,) = driven.loop.attempt(moment)
+            back = decode(command.document)
+        else:
+            driven.loop.attempt(moment)
+    assert back is not None
+    assert (back.parameters["intercept"], back.segments) == (0.0, {})
+
+
+def test_the_segments_of_which_most_is_known_are_followed() -> None:
+    rows, _ = stream(18, 4, 3000, offset=OFFSETS)
+    driven = drive(rows, chosen(max_segments=1))
+    assert driven.loop.corrections is not None
+    table = driven.loop.corrections.newest("")
+    assert 0 < len([key for key in table if "device" in key]) <= 4
+
+
+def test_a_document_holds_what_differs_most_of_names_too_long_for_a_record() -> None:
+    keys = [("\u6f22" * 60 + f"{number:04}",) for number in range(4000)]
+    offsets = np.linspace(0.1, 1.0, 4000)
+    entries = Levels(["name"], keys).entries([offsets], [np.zeros(4000)], negligible=0.0)
+    size = len(encode(new_document("m", 1, Platt(1.0, 0.0), at_ms=0, segments=entries)))
+    assert 500_000 < size < 700_000
+    assert min(entry["offset"] for entry in entries.values()) > offsets[-len(entries) - 1]
+
+
+def test_the_weight_of_rows_is_no_number_of_rows() -> None:
+    weight = np.array([1.0, 1.0, 1.0, 50.0, 50.0])
+    score = np.random.default_rng(19).random(5)
+    bins, values, _ = contributions(score, np.array([True, False, True, True, False]), weight)
+    rows = weighed(np.zeros(5, dtype=np.int64), bins, values, np.array([0, 0, 0, 1, 1]))
+    assert rows.weight.tolist() == pytest.approx([1.0] * 5)
