@@ -15,7 +15,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import fastavro
+from fastavro._read_py import schemaless_reader as deep_reader
 
+from streamcal.runtime.avro_shape import schema_shape
 from streamcal.runtime.avro_times import instant_in, logical_type
 from streamcal.runtime.registry import Registered
 from streamcal.runtime.wire_format import Reading
@@ -34,6 +36,8 @@ class AvroReader:
     ------
     Exception
         What fastavro or a JSON parser make of a text that is no schema.
+    ValueError
+        The schema has arrays of items that take no bytes: seven bytes could ask for any amount of memory.
     """
 
     def __init__(self, registered: Registered, reading: Reading) -> None:
@@ -41,6 +45,9 @@ class AvroReader:
         for text in registered.references.values():
             fastavro.parse_schema(_without_times(json.loads(text)), named)
         self._schema = fastavro.parse_schema(_without_times(json.loads(registered.text)), named)
+        shape = schema_shape(self._schema, named)
+        # The compiled reader ends the process where values nest too deep; the other one says so.
+        self._read = deep_reader if shape.recursive else fastavro.schemaless_reader
         self._reading = reading
         self._instant = logical_type(registered, reading.time) if reading.time is not None else None
 
@@ -49,8 +56,8 @@ class AvroReader:
         stream = io.BytesIO(value)
         stream.seek(start)
         try:
-            found = fastavro.schemaless_reader(stream, self._schema, None)
-        except Exception:  # noqa: BLE001 - foreign bytes raise anything from the compiled reader
+            found = self._read(stream, self._schema, None)
+        except Exception:  # noqa: BLE001 - foreign bytes raise anything
             return None
         if stream.tell() != len(value):
             return None

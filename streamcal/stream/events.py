@@ -69,6 +69,8 @@ class Record(Protocol):
 
 
 MAX_MODELS: Final = 1000
+MODEL_CHARACTERS: Final = 200
+"""A name stands on every line of the metrics and in addresses of the API."""
 MAX_PROFILES: Final = 200_000
 """A profile costs about 300 bytes; 200,000 of them 60 MB."""
 
@@ -78,8 +80,8 @@ class Names:
 
     A *profile* is the tuple of one event's values over all configured dimensions (`dimensions` order),
     already normalised. Guarantees ``index of name`` and ``name of index`` are inverse. Names beyond
-    `MAX_MODELS` and profiles beyond `MAX_PROFILES` share ``__other__``, so that hostile or runaway values
-    cannot fill the memory.
+    `MAX_MODELS` or longer than `MODEL_CHARACTERS`, and profiles beyond `MAX_PROFILES`, share ``__other__``, so that
+    hostile or runaway values cannot fill the memory.
     """
 
     __slots__ = ("_models", "_profiles", "dimensions", "models", "profiles")
@@ -101,7 +103,7 @@ class Names:
         """Index of `name`, allotted on first sight."""
         index = self._models.get(name)
         if index is None:
-            if len(self.models) >= MAX_MODELS and name != OTHER:
+            if (len(self.models) >= MAX_MODELS or len(name) > MODEL_CHARACTERS) and name != OTHER:
                 return self.model(OTHER)
             index = self._models[name] = len(self.models)
             self.models.append(name)

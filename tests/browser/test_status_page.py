@@ -302,6 +302,27 @@ def test_light_and_dark_follow_the_system(server, look, keep):
     assert sum(grounds[1]) < 150
 
 
+def test_a_model_without_figures_yet_shows_none_of_the_one_looked_at_before(look, model):
+    quiet = replace(model, name="quiet", windows=(), alarm_log=(), map_log=())
+    holder = SnapshotHolder()
+    for i in range(60):
+        at_ms = NOW_MS - (60 - i) * 60_000
+        both = [replace(each, event_time_ms=at_ms) for each in (model, quiet)]
+        holder.publish(snapshot_of(*both, sequence=i + 1))
+    with HttpServer(application(sources_of(holder)), port=0) as server, look(server.url) as looked:
+        page = looked.page
+        page.get_by_role("button", name=model.name).click()
+        page.wait_for_selector("[data-chart=ece] svg")
+        page.fill("#search", "country")
+        page.get_by_role("button", name="quiet").click()
+        page.wait_for_function("() => document.querySelector('[data-show=model-name]').textContent === 'Model quiet'")
+        for chart in ("ece", "slope", "ratio", "evidence"):
+            assert page.locator(f"[data-chart={chart}] svg").count() == 0
+        assert page.locator("[data-span]").first.text_content() == ""
+        assert page.input_value("#search") == ""
+        assert looked.complaints == []
+
+
 def test_before_the_first_prediction_the_page_says_so(look):
     with HttpServer(application(sources_of(SnapshotHolder())), port=0) as server, look(server.url) as looked:
         looked.page.wait_for_function(

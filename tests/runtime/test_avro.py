@@ -176,6 +176,42 @@ def test_bytes_that_do_not_fit_are_malformed(stub: RegistryStub) -> None:
     assert batch.ignored == 1
 
 
+RECURSIVE = {
+    "type": "record",
+    "name": "P",
+    "fields": [
+        {"name": "id", "type": "string"},
+        {"name": "ts", "type": "long"},
+        {"name": "score", "type": "double"},
+        {"name": "parent", "type": ["null", "P"]},
+    ],
+}
+
+
+@pytest.mark.parametrize("depth", [500, 5_000, 50_000])
+def test_a_value_inside_itself_without_end_is_malformed_and_the_next_is_read(stub: RegistryStub, depth: int) -> None:
+    stub.register(7, RECURSIVE)
+    inner = b"\x02a" + bytes(9)  # id, time 0, score 0.0
+    head = b"\0" + (7).to_bytes(4, "big")
+    deep = RawRecord(head + (inner + b"\x02") * depth + inner + b"\0")
+    held: dict[str, Any] = {"id": "b", "ts": T, "score": 0.25, "parent": None}
+    sound = RawRecord(wire(7, RECURSIVE, held | {"parent": held}))
+    value_format = avro_format(stub, time="ts")
+    batch = predictions([deep, sound], PredictionFields(), value_format=value_format, max_bytes=10**6)
+    assert [(one.row, one.reason) for one in batch.rejected] == [(0, "malformed")]
+    assert batch.raw.tolist() == [0.25]
+
+
+@pytest.mark.parametrize("items", ["null", {"type": "record", "name": "E", "fields": []}])
+def test_a_schema_by_which_few_bytes_ask_for_any_memory_is_not_read(stub: RegistryStub, items: Any) -> None:
+    fields = [*RECURSIVE["fields"][:3], {"name": "x", "type": {"type": "array", "items": items}}]
+    schema = {"type": "record", "name": "Q", "fields": fields}
+    stub.register(8, schema)
+    record = RawRecord(wire(8, schema, {"id": "a", "ts": T, "score": 0.5, "x": []}))
+    batch = predictions([record], PredictionFields(), value_format=avro_format(stub, time="ts"))
+    assert [one.reason for one in batch.rejected] == ["malformed"]
+
+
 def test_a_random_byte_never_does_more_than_spoil_its_own_record(stub: RegistryStub) -> None:
     rng = random.Random(11)
     records = []

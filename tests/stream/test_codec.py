@@ -223,6 +223,14 @@ def test_segment_value_is_normalised(value: object, text: str, fast: bool) -> No
     assert [names.profiles[p][0] for p in taken.profile[:5]] == ["1", "true", "1.0", "0", "false"]
 
 
+def test_a_model_name_too_long_for_a_label_is_one_of_the_others(fast: bool) -> None:
+    names = Names(())
+    taken = predictions(
+        *(raw(prediction(model=name)) for name in ("m" * 200, "m" * 201, "n" * 10**5)), names=names, fast=fast
+    )
+    assert [names.models[index] for index in taken.model] == ["m" * 200, "__other__", "__other__"]
+
+
 def test_names_are_interned_in_log_order_and_only_for_accepted_events(fast: bool) -> None:
     names = Names(("country", "device"))
     taken = predictions(

@@ -8,7 +8,12 @@ streamcal.panels = (() => {
   const around = (values, errors, sign) => values.map((value, i) => (value === null || errors[i] === null ? null : value + sign * 1.96 * errors[i]));
 
   // Figures over time. history: the document of /api/v1/history; alarms: [{from, to}] of the whole model.
-  function overTime(root, history, alarms) {
+  const unknown = { ece: [], ece_noise_floor: [], platt_slope: [], platt_slope_se: [], ratio: [] };
+  const noHistory = { at_ms: [], raw: unknown, served: unknown, threshold: [], evidence: [] };
+
+  // Without a history the charts say so: those of another model must not stay.
+  function overTime(root, given, alarms) {
+    const history = given ?? noHistory;
     const { at_ms: at, raw, served } = history;
     const draw = (name, chart) => by(root, name) && streamcal.charts.overTime(by(root, name), { at, spans: alarms, ...chart });
     draw("ece", {

@@ -60,7 +60,10 @@
       button.model = model.name;
       button.setAttribute("aria-pressed", String(model.name === chosen.model));
       button.append(model.name, chip(model.verdict.state, model.alarms ? `${stateWords[model.verdict.state]}: ${count(model.alarms)}` : stateWords[model.verdict.state]));
-      button.addEventListener("click", () => choose({ model: model.name, window: null, search: "" }));
+      button.addEventListener("click", () => {
+        document.querySelector("#search").value = "";
+        choose({ model: model.name, window: null, search: "" });
+      });
       return item;
     }));
     if (focused !== null) [...page("models").querySelectorAll("button")].find((button) => button.model === focused)?.focus();
@@ -159,18 +162,20 @@
     document.querySelector("#after").disabled = offset + rows.length >= found;
   }
 
+  // Whether what is chosen is shown now: something else may have been chosen while the answers came.
   async function showModel() {
     const { model } = chosen;
     const [document_, maps] = await Promise.all([ask("model", { model }), ask("maps", { model })]);
-    if (!document_ || model !== chosen.model) return;
+    if (!document_ || model !== chosen.model) return false;
     const names = document_.windows.map((one) => one.window);
     if (!names.includes(chosen.window)) chosen.window = names[0] ?? null;
     const { window, kind: score_kind, sort, search, offset } = chosen;
-    const [history, segments] = await Promise.all([
+    // without a window there are no figures yet, and nothing to ask for
+    const [history, segments] = window === null ? [null, null] : await Promise.all([
       ask("history", { model, window }),
       ask("segments", { model, window, score_kind, sort, search, offset, limit: pageSize }),
     ]);
-    if (model !== chosen.model || window !== chosen.window) return;
+    if (model !== chosen.model || window !== chosen.window) return false;
     page("model").hidden = false;
     say("model-name", `Model ${document_.name}`);
     say("sentence", document_.verdict.sentence);
@@ -181,7 +186,7 @@
     tiles(document_, held);
     panels.reliability(page("model"), held);
     const alarms = document_.alarms.filter((one) => one.segment === "all").map((one) => ({ from: one.at_ms, to: one.ended_ms }));
-    if (history) panels.overTime(page("model"), history, alarms);
+    panels.overTime(page("model"), history, alarms);
     showSegments(segments);
     showLabels(document_);
     showAlarms(document_.alarms);
@@ -191,6 +196,7 @@
       shown.maps = `${model} ${drawn}`;
     }
     page("model").dataset.sequence = document_.sequence;
+    return true;
   }
 
   let busy = false;
@@ -208,8 +214,7 @@
       showStatus(status);
       const key = JSON.stringify([status.sequence, chosen]);
       if (chosen.model !== null && key !== shown.key) {
-        await showModel();
-        shown.key = key;
+        if (await showModel()) shown.key = key;
       }
       page("trouble").hidden = true;
       say("updated", `updated ${d3.timeFormat("%H:%M:%S")(new Date())}`);
