@@ -52,6 +52,8 @@ POISON: list[tuple[bytes | None, str | None]] = [
     (b"", "malformed"),
 ]
 
+RECORDS = "streamcal_transform_records_total"
+
 
 def test_each_prediction_is_served_and_all_else_passes_as_it_came(kafka: str, topics: Topics, tmp_path: Path) -> None:
     names = three_topics(topics)
@@ -65,9 +67,11 @@ def test_each_prediction_is_served_and_all_else_passes_as_it_came(kafka: str, to
     total = len(good) + len(bad)
     with TransformProcess(config, tmp_path) as process:
         wait_until(lambda: process.process.poll() is not None or written(kafka, config, total)())
+        # counted once they are committed, which a reader may see first
+        wait_until(lambda: process.process.poll() is not None or scrape(port)[RECORDS, "tombstone"] > 0)
         scraped = scrape(port)
-        assert scraped["streamcal_transform_records_total", "tombstone"] == 1
-        assert scraped["streamcal_transform_records_total", "without_raw"] == 1
+        assert scraped[RECORDS, "tombstone"] == 1
+        assert scraped[RECORDS, "without_raw"] == 1
         assert scraped["streamcal_transform_lag", None] == 0
         assert scraped["streamcal_transformer_scores_total", None] > 0
         publish_map(kafka, names[2], "b", 8)

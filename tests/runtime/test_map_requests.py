@@ -167,7 +167,7 @@ def test_a_log_that_does_not_answer_leaves_it_open(world: World, monkeypatch: py
         raise AppendUncertainError("lost")
 
     with monkeypatch.context() as patch:
-        patch.setattr(SimulatedLog, "append", lost)
+        patch.setattr(SimulatedLog, "send", lost)
         desk.commit()
     assert desk.told(number)[0] == "refused"
     assert "may have been made or not" in desk.told(number)[1]
