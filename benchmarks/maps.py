@@ -14,7 +14,7 @@ segments that do not differ, and streams of which one burst of 2 % has its label
 
 Rivals read rows, not counts: scikit-learn's `IsotonicRegression` clipped to [1e-6, 1 - 1e-6] and its sigmoid (Platt
 with his targets) on logits; beta calibration by the exact maximum-likelihood GLM with its authors' rule for negative
-parameters. Seeded; ten minutes, or less with fewer years.
+parameters. Seeded; half an hour, or less with fewer years.
 
     python benchmarks/maps.py [--years 20] [--families intercept,platt,cir]
 """

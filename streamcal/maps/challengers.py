@@ -4,7 +4,7 @@ A fitted family gets a new map at the attempts; the tracking filter moves with e
 is noted at the attempts, when it could be published. All are fitted to raw scores, so that what is in force has no part
 in what comes next: maps replace each other, they never compose.
 
-Memory: at most `GENERATIONS` maps per family for the fitted ones, one per attempt within the horizon for tracking.
+Memory: at most `judged.GENERATIONS` maps per fitted family, one per attempt within the horizon for tracking.
 """
 
 from __future__ import annotations
@@ -22,23 +22,19 @@ from streamcal.maps.experts import DAY_MS, TrackingSettings
 from streamcal.maps.families import Identity, Map, Platt, Tracking
 from streamcal.maps.fit import FITS
 from streamcal.maps.guards import scarcer
-from streamcal.maps.judged import Generations, JudgedRows
+from streamcal.maps.judged import Generations, JudgedRows, spacing_ms
 from streamcal.maps.tracking import TrackingFilter, step_cells
 from streamcal.state.trees import dump, dump_fields, load, load_fields
 from streamcal.stats.cells import reduce_cells
 from streamcal.stats.fit_panes import Entered
 from streamcal.stats.layout import N_BINS
 
-__all__ = ["GENERATIONS", "TRACKING", "ChallengerSettings", "Challengers"]
+__all__ = ["TRACKING", "ChallengerSettings", "Challengers"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 TRACKING: Final = Tracking.family
-GENERATIONS: Final = 96
-"""Of a fitted family within the horizon: one an hour for horizons up to four days. A fit to fourteen days of labels
-changes little in a hundredth of its horizon."""
-
 LONGEST_STEP_MS: Final = DAY_MS // 8
 """The tracking filter's harmonics need eight steps a day."""
 
@@ -97,8 +93,7 @@ class Challengers:
         self.generations = {family: Generations() for family in self.families}
         self.reasons: dict[str, str] = {}
         self.fitted_ms: int | None = None
-        spacing = -(-settings.memory_ms // (GENERATIONS * settings.every_ms))
-        self._spacing_ms = max(spacing, 1) * settings.every_ms
+        self._spacing_ms = spacing_ms(settings.memory_ms, settings.every_ms)
         self._filter: TrackingFilter | None = None
         self._waiting: Entered | None = None
 

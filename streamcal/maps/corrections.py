@@ -26,7 +26,7 @@ from streamcal.maps.compiled import CompiledMap, SegmentTable, parse_key
 from streamcal.maps.evidence import Evidence
 from streamcal.maps.families import Identity, Map, same_map
 from streamcal.maps.guards import LARGEST_STEP
-from streamcal.maps.judged import Generations, log_loss, weighed, weighs
+from streamcal.maps.judged import Generations, log_loss, spacing_ms, weighed, weighs
 from streamcal.maps.levels import Key
 from streamcal.maps.link import logit, sigmoid
 from streamcal.maps.segment_fits import Lines, SegmentFits
@@ -46,9 +46,6 @@ SMALLEST_MOVE: Final = 0.02
 
 NEGLIGIBLE: Final = 0.002
 """Logits up to which a segment does without an entry of its own: .2 % of its odds."""
-
-GENERATIONS: Final = 96
-"""Tables within the horizon, as of fitted families."""
 
 _NAME: Final = "segments"
 
@@ -82,11 +79,6 @@ class CorrectionSettings:
     def half_life_ms(self) -> float:
         """Fading by half in this time, rows are as old on average as those of the fit window: half its length."""
         return float(self.fit_window_ms * np.log(2.0) / 2.0)
-
-    @property
-    def spacing_ms(self) -> int:
-        """Time between tables, so that at most `GENERATIONS` are remembered."""
-        return max(-(-self.memory_ms // (GENERATIONS * self.every_ms)), 1) * self.every_ms
 
 
 class Corrections:
@@ -266,7 +258,7 @@ class Corrections:
         return self._fits.levels.entries(*table, negligible=NEGLIGIBLE)
 
     def _is_due(self, moment_ms: int) -> bool:
-        spacing = self.settings.spacing_ms
+        spacing = spacing_ms(self.settings.memory_ms, self.settings.every_ms)
         return not self._from_ms or moment_ms // spacing != self._from_ms[-1] // spacing
 
     def _put(self, table: Lines, moment_ms: int) -> None:

@@ -132,6 +132,7 @@ class SourceCounts:
         self._last_ms: Ints = np.zeros(0, dtype=np.int64)
         self._versions: dict[int, dict[int, int]] = {}
         self._layouts: dict[int, CohortLayout] = {}
+        self._steps: dict[int, tuple[int, int | None]] = {}
         self._changed: dict[Place, set[tuple[int, int]]] = {}
         self._chunk_of: Ints = np.zeros(0, dtype=np.int64)
 
@@ -203,8 +204,11 @@ class SourceCounts:
     def _add_frozen(
         self, model: int, made: Ints, fitted: Ints, series: Ints, raw: Scored, frozen: NDArray[np.bool_]
     ) -> None:
-        name, pane_ms = self._names.models[model], self._settings.pane_ms
-        step_ms, cut = self._settings.step_ms(name), self._settings.corrected(name)
+        pane_ms = self._settings.pane_ms
+        if model not in self._steps:
+            name = self._names.models[model]
+            self._steps[model] = self._settings.step_ms(name), self._settings.corrected(name)
+        step_ms, cut = self._steps[model]
         row, bins, values = raw.row[frozen], raw.bins[frozen], raw.values[frozen]
         pane = fitted[row] // pane_ms
         self._add("fit", model, pane, step_codes(made[row], bins, step_ms), values)

@@ -127,8 +127,6 @@ class Aggregate:
         """What corrections per segment of a model index read; None where it has none."""
         held = self._segments.get(model)
         if held is None and (held := self._corrected(model)) is not None:
-            if self._width != PLAIN:
-                held.promote(_promoted)
             self._segments[model] = held
         return held
 

@@ -197,7 +197,6 @@ def test_a_saved_loop_goes_on_to_the_same_documents() -> None:
     documents, current = [], first
     for moment in attempts(first, rows):
         if moment == 10 * DAY:
-            again.fits.__dict__.update(first.fits.__dict__)
             again = Driven(again.loop, first.fits, [], first.segments)
             again.loop._fits, again.loop._segments = first.fits, first.segments
             load(again.loop, dump(first.loop))
