@@ -1,6 +1,7 @@
 """Records of the state and counts topics as this release writes them, to be read by later ones.
 
-Run as a script it writes ``tests/data/state_format_<n>``; done once per format, and the files are never made anew.
+Run as a script it writes ``tests/data/state_format_<name>``; done once per format, of the parts too, and the files are
+never made anew.
 What they must be read as is said by the recount, which imports nothing of the product.
 """
 

@@ -59,9 +59,19 @@ def test_claims_deltas_snapshots_parts_and_marks_are_among_them(folder: Path) ->
     keys = [key for _, key, value in world.counts.records if value is not None]
     families = {StoredKey.from_bytes(key).part.family for key in keys if MarkKey.from_bytes(key) is None}
     assert {"window", "everything", "watch", "cohort", "score"} <= families
+    assert ("segment" in families) == (folder.name != "state_format_1")  # rows of corrections came later
     for _, key, value in world.counts.records:
         if value is not None:
             (Part if MarkKey.from_bytes(key) is None else Mark).from_bytes(value)
+
+
+def test_every_form_of_parts_is_among_them() -> None:
+    forms: set[int] = set()
+    for name in FORMATS:
+        for _, key, value in read_counts(FOLDER / name / "counts.jsonl.gz").records:
+            if value is not None and MarkKey.from_bytes(key) is None:
+                forms.add(unpack(value)[0])
+    assert forms == {1, 2}
 
 
 def test_what_was_written_is_read_as_the_recount_said_then(folder: Path) -> None:
