@@ -224,7 +224,7 @@ def bench(rest: Sequence[str]) -> NoReturn:
     become([str(scripts[rest[0]]), *rest[1:]])
 
 
-TORTURES = ("simulation", "monitor_kills", "monitor_fuzz", "transform_kills", "monitor_soak")
+TORTURES = ("simulation", "monitor_kills", "monitor_catch_up", "monitor_fuzz", "transform_kills", "monitor_soak")
 """Programs in ``tests/torture``, in the order they are run."""
 
 

@@ -8,7 +8,11 @@ operations take whole batches. `find` loops over probe depth, `chains` over chai
 chains are linked both ways, so that one id repeated a million times costs no more than a million ids. Freed rows
 are reused; the index forgets them by a tombstone and is rebuilt when tombstones crowd it.
 
-What may go out of step: nothing between calls. The table never shrinks: it stays as large as it once had to be.
+A table that is mostly empty, as after an outage of one side, gives its memory back: whenever as many rows as half of it
+were removed and three quarters are free, it is cut behind its last live row, and the lowest rows are used first from
+then on, so that a live row far behind leaves room once it goes too.
+
+What may go out of step: nothing between calls.
 """
 
 from __future__ import annotations
@@ -27,6 +31,8 @@ _TOMBSTONE = -2
 _FIRST_ROWS = 1024
 _GROWTH = 1.3
 """Growing by less than doubling keeps the average slack of ten columns near 15 %."""
+_SPARSE = 4
+"""Room for so many times the live rows is too much."""
 _MAX_LOAD = 0.6
 """Linear probing stays below three probes on average up to this share of used places."""
 
@@ -63,6 +69,7 @@ class KeyedRows:
         self._index: Rows = np.full(4 * _FIRST_ROWS, _EMPTY, dtype=np.int32)
         self._used_places = 0
         self._live = 0
+        self._removed = 0
 
     def __len__(self) -> int:
         return self._live
@@ -169,7 +176,7 @@ class KeyedRows:
         return rows
 
     def remove(self, rows: Rows) -> None:
-        """Forget `rows` (distinct, live)."""
+        """Forget `rows` (distinct, live); nothing may be read from them any more."""
         if not len(rows):
             return
         heads = rows[self._prev[rows] < 0]
@@ -185,6 +192,16 @@ class KeyedRows:
         self._free[self._free_count : self._free_count + len(rows)] = rows
         self._free_count += len(rows)
         self._live -= len(rows)
+        self._removed += len(rows)
+        size = len(self._dead)
+        if self._removed > size // 2 and max(_FIRST_ROWS, _SPARSE * self._live) < size:
+            self._give_back()
+
+    def _give_back(self) -> None:
+        """Keep no more rows than up to the last live one, and use the lowest first."""
+        self._removed = 0
+        self._index = np.full(4 * _FIRST_ROWS, _EMPTY, dtype=np.int32)
+        KeyedRows.load_state(self, KeyedRows.dump_state(self))  # what lies around the table stays as it is
 
     def _link(self, rows: Rows, heads: Rows) -> None:
         """Chain new rows: those of one id in order, second in the chain of its head or as a new chain.

@@ -111,6 +111,28 @@ def test_rows_are_used_again_and_the_table_does_not_grow_with_what_left() -> Non
     assert table.nbytes < 120 * 1024 + 4 * 16384
 
 
+def test_a_table_that_was_large_once_gives_its_memory_back_and_finds_what_is_left() -> None:
+    table = KeyedRows({"value": np.int64})
+    small = table.nbytes
+    hi, lo = np.zeros(100_000, dtype=np.uint64), np.arange(100_000, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    rows = table.add(hi, lo, table.find(hi, lo))
+    table.columns["value"][rows] = np.arange(100_000)
+    large = table.nbytes
+    table.remove(rows[:99_000:2])  # what stays lies behind
+    table.remove(rows[1:99_000:2])
+    assert (table.columns["value"][table.find(hi[99_000:], lo[99_000:])] == np.arange(99_000, 100_000)).all()
+    assert (table.find(hi[:99_000], lo[:99_000]) == NO_ROW).all()
+    for turn in range(1, 120):  # a steady stream of a thousand
+        live = np.sort(table.live())
+        assert len(live) == 1000
+        hi, lo = np.full(500, turn, dtype=np.uint64), np.arange(500, dtype=np.uint64)
+        table.remove(live[-500:])
+        table.add(hi, lo, table.find(hi, lo))
+        assert len(table.chains(table.find(hi, lo))[1]) == 500
+    assert large > 20 * small
+    assert table.nbytes < 4 * small
+
+
 def test_one_id_a_hundred_thousand_times_is_no_slower_than_as_many_ids() -> None:
     """A chain is never walked to add to it or to remove from it: each step here would walk up to 100,000 rows."""
     table = KeyedRows({})

@@ -2,7 +2,8 @@
 
     python tests/torture/faulty_monitor.py CONFIG '{"at": "delta after", "skip": 3, "signal": "SIGKILL"}'
 
-Beside the fault: ``snapshot_after`` and ``chunk_bytes`` (bytes; see `MonitorSettings`). The product knows nothing of
+Beside the fault: ``snapshot_after`` and ``chunk_bytes`` (bytes; see `MonitorSettings`) and ``ahead_bytes`` (see
+`PacingSettings`). The product knows nothing of
 all this: the points are in a cluster around its own.
 """
 
@@ -222,9 +223,11 @@ def main(path: str, options: str) -> None:
     given = json.loads(options)
     faults = Faults(given.get("at"), given.get("skip", 0), given.get("signal", "SIGKILL"))
     sizes = {name: given[name] for name in ("snapshot_after", "chunk_bytes") if name in given}
+    ahead = {name: given[name] for name in ("ahead_bytes",) if name in given}
 
     def rearrange(settings: MonitorSettings, cluster: Cluster) -> tuple[MonitorSettings, Cluster]:
-        return replace(settings, **sizes), FaultyCluster(cluster, faults)
+        pacing = replace(settings.pacing, **ahead)
+        return replace(settings, pacing=pacing, **sizes), FaultyCluster(cluster, faults)
 
     try:
         run(load_config(Path(path), environ={}, require_kafka=True), rearrange=rearrange)
