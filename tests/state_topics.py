@@ -25,6 +25,7 @@ class MemoryStore:
     def __init__(self, world: World) -> None:
         self.world = world
         self.sources = world.sources
+        self.input_partitions: Mapping[str, int] = dict.fromkeys(("predictions", "outcomes"), world.sources)
         self.first: dict[Part, int] = {}
         self.group_members = 0
         self._authors = count()

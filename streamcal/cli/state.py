@@ -211,7 +211,8 @@ def _about(settings: Config, store: KafkaStateStore) -> bytes:
     from streamcal import __version__
     from streamcal.runtime.claims import about_of
 
-    return about_of(settings, __version__, sources=store.sources, shards=store.shards).to_bytes()
+    about = about_of(settings, __version__, sources=store.sources, shards=store.shards, topic_ids=store.topic_ids)
+    return about.to_bytes()
 
 
 def _print_source(source: SourceReport) -> None:

@@ -94,10 +94,13 @@ class Mark:
         tree = unpack(data)
         if not isinstance(tree, dict) or tree.pop("format", None) != _FORMAT:
             raise StateFormatError("a mark on the counts topic has a form this release does not know")
-        tree["watermarks"] = tuple(tree["watermarks"])
-        tree["rejected"] = [tuple(entry) for entry in tree["rejected"]]
-        tree["gaps"] = [tuple(entry) for entry in tree.get("gaps", ())]
-        return cls(**tree)
+        try:
+            tree["watermarks"] = tuple(tree["watermarks"])
+            tree["rejected"] = [tuple(entry) for entry in tree["rejected"]]
+            tree["gaps"] = [tuple(entry) for entry in tree.get("gaps", ())]
+            return cls(**tree)
+        except (KeyError, TypeError) as error:
+            raise StateFormatError(f"a mark on the counts topic is damaged: {error}") from error
 
 
 def mark_of(source: Source, lag: Mapping[str, int]) -> Mark:

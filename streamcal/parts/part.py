@@ -129,17 +129,17 @@ class Part:
         """
         tree = unpack(data)
         if not isinstance(tree, list) or not tree or tree[0] not in (_FORMAT, _ONE_TABLE):
-            raise StateFormatError(
-                "a record of the counts topic has a form this release does not know",
-                hint="Run the release that wrote it, or rebuild the state.",
+            raise StateFormatError("a record of the counts topic has a form this release does not know")
+        try:
+            _, series, last_ms, version, table, *sums = tree
+            table = np.concatenate([table, *sums], dtype=np.int64)
+            return cls(
+                series=[(cut, tuple(values)) for cut, values in series],
+                place=table[0],
+                code=table[1],
+                values=table[2:].T,
+                last_ms=np.array(last_ms, dtype=np.int64),
+                version=version,
             )
-        _, series, last_ms, version, table, *sums = tree
-        table = np.concatenate([table, *sums], dtype=np.int64)
-        return cls(
-            series=[(cut, tuple(values)) for cut, values in series],
-            place=table[0],
-            code=table[1],
-            values=table[2:].T,
-            last_ms=np.array(last_ms, dtype=np.int64),
-            version=version,
-        )
+        except (ValueError, TypeError, IndexError) as error:
+            raise StateFormatError(f"a record of the counts topic is damaged: {error}") from error

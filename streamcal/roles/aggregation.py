@@ -27,6 +27,7 @@ from streamcal.state.about import check_followed
 from streamcal.state.claimed_log import ClaimedLog, Restored
 from streamcal.state.markers import CountsReset
 from streamcal.state.packing import pack, unpack
+from streamcal.state.reading import FOREIGN_RECORD
 from streamcal.state.trees import dump, load
 from streamcal.stream.events import Names
 from streamcal.stream.tally import Tally
@@ -124,17 +125,29 @@ class Aggregation:
         self.aggregator.adopt(published)
 
     def take(self, records: Iterable[CountsRecord]) -> None:
-        """Take in records of the counts topic, in order."""
+        """Take in records of the counts topic, in order.
+
+        Raises
+        ------
+        StateFormatError
+            One is of a later release, or of none.
+        """
         for offset, key, value in records:
+            if key is not None and value is not None:
+                try:
+                    self._take(key, value)
+                except StateFormatError as error:
+                    where = f"topic of counts, offset {offset}"
+                    raise StateFormatError(error.what, where=where, hint=FOREIGN_RECORD) from error
             self.position = offset + 1
-            if key is None or value is None:
-                continue
-            self._read_bytes += len(value)
-            marked = MarkKey.from_bytes(key)
-            if marked is None:
-                self._merge.part(StoredKey.from_bytes(key), Part.from_bytes(value))
-            else:
-                self._merge.mark(marked, Mark.from_bytes(value))
+
+    def _take(self, key: bytes, value: bytes) -> None:
+        self._read_bytes += len(value)
+        marked = MarkKey.from_bytes(key)
+        if marked is None:
+            self._merge.part(StoredKey.from_bytes(key), Part.from_bytes(value))
+        else:
+            self._merge.mark(marked, Mark.from_bytes(value))
 
     def ask(self, model: str, request: MapRequest) -> Attempted:
         """Do what a person asks; durable and published with the next `settle`. Raises as `Aggregator.ask`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from streamcal.runtime.config import Config
@@ -18,7 +18,9 @@ _SECTIONS: Final = ("topics", "events", "join", "windows", "segments")
 _BY_MODEL: Final = ("labels", "horizon", "classes")
 
 
-def about_of(config: Config, version: str, *, sources: int = 0, shards: int = 0) -> About:
+def about_of(
+    config: Config, version: str, *, sources: int = 0, shards: int = 0, topic_ids: Mapping[str, str] | None = None
+) -> About:
     """What a claim of this process says.
 
     Parameters
@@ -28,6 +30,8 @@ def about_of(config: Config, version: str, *, sources: int = 0, shards: int = 0)
         Of the product.
     sources, shards : int
         Partitions of the inputs and of the counts topic; 0: not known.
+    topic_ids : mapping of str to str
+        See `About`.
     """
     return About(
         version=version,
@@ -38,6 +42,7 @@ def about_of(config: Config, version: str, *, sources: int = 0, shards: int = 0)
         settings=settings_of(config),
         who=f"{config.kafka.client_id} on {socket.gethostname()}, process {os.getpid()}",
         started_ms=int(time.time() * 1000),
+        topic_ids=topic_ids or {},
     )
 
 

@@ -77,7 +77,9 @@ def run(config: Config, *, rearrange: Rearrange = lambda settings, cluster: (set
     server = http_server(app, config.serve)
     settings = monitor_settings(config, __version__)
     with server, _stop_signals() as stopped, contextlib.closing(KafkaCluster(config, readers.counters)) as cluster:
-        about = about_of(config, __version__, sources=cluster.sources, shards=cluster.shards)
+        about = about_of(
+            config, __version__, sources=cluster.sources, shards=cluster.shards, topic_ids=cluster.topic_ids
+        )
         settings = replace(settings, about=about.to_bytes())
         monitor = Monitor(*rearrange(settings, cluster), time.monotonic, Rejections(cluster.dead_letters))
         log.info("serving", url=server.url, version=__version__)

@@ -14,7 +14,17 @@ import msgspec
 
 from streamcal.state.reading import StateLostError
 
-__all__ = ["CHANGES", "About", "Change", "ConfigChangeError", "Verdict", "changes", "check_followed", "rule_of"]
+__all__ = [
+    "CHANGES",
+    "OTHER_PARTITIONS",
+    "About",
+    "Change",
+    "ConfigChangeError",
+    "Verdict",
+    "changes",
+    "check_followed",
+    "rule_of",
+]
 
 Verdict = Literal["allowed", "rebuild", "refused"]
 
@@ -38,6 +48,8 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
         Client id, host and process.
     started_ms : int
         When that process started.
+    topic_ids : mapping of str to str
+        Kafka's own ids of the topics that offsets of the state are of, by role; those the broker tells.
     """
 
     version: str = ""
@@ -49,6 +61,7 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
     settings: Mapping[str, Any] = {}
     who: str = ""
     started_ms: int = 0
+    topic_ids: Mapping[str, str] = {}
 
     def to_bytes(self) -> bytes:
         """For a claim; equal contents give equal bytes."""
@@ -118,6 +131,9 @@ CHANGES: Final[tuple[Rule, ...]] = (
     Rule("models.<name>.horizon", "rebuild", "predictions have been released and forgotten by the other horizon"),
     Rule("serve", "allowed", "says where figures are served"),
     Rule("transform", "allowed", "belongs to another command"),
+    Rule(
+        "(id of a topic)", "rebuild", "it was deleted and made anew: offsets of the state are not those of its records"
+    ),
     Rule("(bin layout)", "rebuild", "counts of different layouts do not add up"),
     Rule(
         "(partitions of the inputs)",
@@ -135,11 +151,17 @@ _FACTS: Final = {
     "sources": "(partitions of the inputs)",
     "shards": "(partitions of topics.counts)",
 }
+OTHER_PARTITIONS: Final = (
+    "Keys have moved, and the state knows them where they were; reading the inputs again does not help. Begin with "
+    "another kafka.group_id (and other topics.state and topics.counts, where they are set), or stop all processes of "
+    "the group and delete its topics of state and counts; either way everything is counted anew."
+)
+"""What to do where the inputs have other numbers of partitions than the state."""
 _REMEDY: Final[Mapping[Verdict, str]] = {
     "allowed": "",
     "rebuild": "Put the old value back; or read the inputs again under the new one (`streamcal state rebuild`), as far "
     "as their topics go back; or begin anew (`streamcal state reset`).",
-    "refused": "Give the topics their partitions back, or begin with another kafka.group_id.",
+    "refused": OTHER_PARTITIONS,
 }
 
 
@@ -184,6 +206,10 @@ def changes(before: About, after: About) -> Iterator[Change]:
         held, now = getattr(before, name), getattr(after, name)
         if held and now and held != now:
             yield Change(key, held, now, rule_of(key))
+    for role in sorted(before.topic_ids.keys() & after.topic_ids.keys()):
+        held, now = before.topic_ids[role], after.topic_ids[role]
+        if held != now:
+            yield Change(f"(id of topics.{role})", held, now, rule_of("(id of a topic)"))
     for key in sorted(before.settings.keys() | after.settings.keys()):
         held, now = _value(before.settings, key), _value(after.settings, key)
         if held != now:

@@ -11,6 +11,7 @@ import msgspec
 from streamcal.errors import StateFormatError, StreamcalError
 
 __all__ = [
+    "FOREIGN_RECORD",
     "FORMAT",
     "AppendUncertainError",
     "FencedError",
@@ -27,6 +28,11 @@ __all__ = [
 ]
 
 FORMAT: Final = 1
+FOREIGN_RECORD: Final = (
+    "Only streamcal may write to this topic. If a later release wrote it, run that one; otherwise find who writes "
+    "there, and begin anew (`streamcal state reset`) or read the inputs again (`streamcal state rebuild`)."
+)
+"""What to do about a record that we cannot have written."""
 
 Kind = Literal["claim", "delta", "snapshot", "reset"]
 
@@ -74,6 +80,7 @@ class RecordLog(Protocol):
         Raises
         ------
         LogUnavailableError
+            Also where records are deleted while they are read.
         """
         ...
 
@@ -237,7 +244,7 @@ def read_state(log: RecordLog, stop: int, *, where: str = "") -> Iterator[Restor
     yield restored
 
 
-def decoded(value: bytes, where: str) -> LogRecord:
+def decoded(value: bytes | None, where: str) -> LogRecord:
     """The record of a value.
 
     Raises
@@ -246,12 +253,10 @@ def decoded(value: bytes, where: str) -> LogRecord:
         It cannot be read, or was written by a later release.
     """
     try:
-        record = _DECODER.decode(value)
+        record = _DECODER.decode(b"" if value is None else value)
     except msgspec.DecodeError as error:
         raise StateFormatError(
-            f"a record of the state cannot be read: {error}",
-            where=where,
-            hint="Only streamcal may write to this topic; run the release that wrote it if that is a later one.",
+            f"a record of the state cannot be read: {error}", where=where, hint=FOREIGN_RECORD
         ) from error
     if record.format > FORMAT:
         raise StateFormatError(

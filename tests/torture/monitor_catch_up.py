@@ -59,9 +59,9 @@ class CaughtUp(NamedTuple):
     """The most of any process."""
     join_bytes: int
     """The most it said that it remembers."""
+    counters: dict[str, int]
     pending: int
     """The most predictions that it said are pending."""
-    counters: dict[str, int]
 
 
 def expected(rows: int, labels: str) -> dict[str, int]:
@@ -101,7 +101,8 @@ def catch_up(
         wait_until(ended, 60)
         assert found == goal, f"{found} and not {goal}"
         arena.stop()
-    return CaughtUp(*(max(column) for column in zip(*sizes, strict=True)), found)
+    resident, remembered, pending = (max(column) for column in zip(*sizes, strict=True))
+    return CaughtUp(resident, remembered, found, pending)
 
 
 def _read_up_to(arena: MonitorArena, member: Member, records: int, sizes: list[tuple[int, int, int]]) -> None:

@@ -31,7 +31,7 @@ from streamcal.runtime.logs.kafka_specs import (
     topic_problems,
 )
 
-__all__ = ["check_group", "ensure_topics", "partition_counts"]
+__all__ = ["check_group", "ensure_topics", "partition_counts", "topic_ids"]
 
 _REPLICAS: Final = 3
 """Of topics made here, where there are so many brokers: one may be away while writes still wait for two."""
@@ -94,6 +94,23 @@ def partition_counts(clients: KafkaClients, names: Iterable[str]) -> dict[str, i
     finally:
         admin.close()
     return {name: len(topic["partitions"]) for name, topic in described.items() if topic["partitions"]}
+
+
+def topic_ids(clients: KafkaClients, names: Mapping[str, str]) -> dict[str, str]:
+    """Ids that topics (role to name) have as long as they are not deleted and made anew; none of older brokers.
+
+    Raises
+    ------
+    BrokerError
+        The broker does not tell of the topics.
+    """
+    admin = clients.admin()
+    try:
+        described = _described(admin, list(names.values()), clients.servers)
+    finally:
+        admin.close()
+    ids = {role: str(described[name].get("topic_id") or "") for role, name in names.items() if name in described}
+    return {role: known for role, known in ids.items() if known.strip("0-")}
 
 
 def check_group(clients: KafkaClients, group_id: str) -> None:

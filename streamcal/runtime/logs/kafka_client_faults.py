@@ -1,4 +1,4 @@
-"""What the client (kafka-python 3.0.12) does otherwise than it says, set right in one place."""
+"""What the client (kafka-python 3.0.12) does otherwise than it says or does not say, set right in one place."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from kafka.errors import IllegalStateError
 
-__all__ = ["seek", "take_up_parked"]
+__all__ = ["seek", "take_up_parked", "topic_id"]
 
 
 def seek(consumer: Any, part: Any, offset: int) -> None:
@@ -34,3 +34,14 @@ def take_up_parked(consumer: Any) -> None:
     fetcher = getattr(consumer, "_fetcher", None)
     if fetcher is not None and not getattr(fetcher, "_next_partition_records", None):
         fetcher._next_partition_records = None  # noqa: SLF001, there is no other way to it
+
+
+def topic_id(consumer: Any, topic: str) -> str | None:
+    """Kafka's own id of a topic as the client last heard it; None where it did not.
+
+    A topic that was deleted and made anew has another. The client notices, says so in its log, and reads on in the new
+    one from where it was in the old.
+    """
+    cluster = getattr(consumer, "_cluster", None)
+    found = "" if cluster is None else str(cluster.topic_id(topic) or "")
+    return found if found.strip("0-") else None

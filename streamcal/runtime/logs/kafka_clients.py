@@ -98,8 +98,9 @@ class KafkaClients:
         return self._connect(KafkaConsumer, {"reconnect_backoff_max_ms": 2_000, **_MAPS})
 
     def state_consumer(self) -> Any:
-        """A consumer without a group for large records; raises BrokerError."""
-        return self._connect(KafkaConsumer, {**TUNED, **_MAPS, "max_partition_fetch_bytes": 16 * 1024 * 1024})
+        """A consumer without a group for large records, which never jumps over what was deleted; raises BrokerError."""
+        large = {"max_partition_fetch_bytes": 16 * 1024 * 1024, "auto_offset_reset": "none"}
+        return self._connect(KafkaConsumer, {**TUNED, **_MAPS, **large})
 
     def producer(self, **further: Any) -> Any:
         """A producer whose records are stored once or reported, with `further` options; raises BrokerError."""

@@ -17,7 +17,7 @@ from streamcal.runtime.config import Config
 from streamcal.runtime.logs.co_partition import CoPartition
 from streamcal.runtime.logs.dead_letter import DeadLetters
 from streamcal.runtime.logs.kafka_canary import check_partitioning
-from streamcal.runtime.logs.kafka_checks import ensure_topics
+from streamcal.runtime.logs.kafka_checks import ensure_topics, topic_ids
 from streamcal.runtime.logs.kafka_clients import KafkaClients
 from streamcal.runtime.logs.kafka_membership import KafkaMembership
 from streamcal.runtime.logs.kafka_notes import GroupNotes
@@ -29,6 +29,7 @@ from streamcal.runtime.map_signing import map_signing
 from streamcal.runtime.repartition import Inputs, input_topics
 from streamcal.runtime.repartition_router import Router
 from streamcal.serve.process_counters import ProcessCounters
+from streamcal.state.about import OTHER_PARTITIONS
 from streamcal.state.claimed_log import RecordLog
 from streamcal.stream.events import TOPICS
 
@@ -57,6 +58,8 @@ class KafkaCluster:
     ----------
     dead_letters : DeadLetters or None
         Where rejected records go, if `topics.dead_letter` is set.
+    topic_ids : mapping of str to str
+        Kafka's own ids of what the state has offsets of, by role, where the broker tells them.
 
     Raises
     ------
@@ -78,6 +81,7 @@ class KafkaCluster:
         ensure_topics(clients, [counts_spec(counts, SHARDS)], create=kafka.create_topics)
         ensure_topics(clients, [state_spec(self._state, sources + SHARDS)], create=kafka.create_topics)
         check_state_kept(clients, self._state, counts)
+        self.topic_ids = topic_ids(clients, {**inputs.names, "counts": counts})
         ids = id_readers(config)
         self._beside = _Beside(CoPartition(ids, sources, inputs.names, counters, rewritten=inputs.sources))
         check_partitioning(clients, self._beside.canary, inputs.names)
@@ -190,8 +194,7 @@ def _dead_letters(
 def _check_unchanged(found: int, began_with: int, topic: str, where: str) -> None:
     if found != began_with:
         raise BrokerError(
-            f"topic {topic!r} had {began_with} partitions and has {found} now; keys have moved, and the state "
-            "knows them where they were",
+            f"topic {topic!r} had {began_with} partition{'s' * (began_with != 1)} and has {found} now",
             where=where,
-            hint="begin anew with another kafka.group_id, or `streamcal state rebuild`",
+            hint=OTHER_PARTITIONS,
         )

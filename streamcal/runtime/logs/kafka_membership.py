@@ -24,7 +24,7 @@ from kafka.errors import IllegalStateError, KafkaError, NoOffsetForPartitionErro
 
 from streamcal.errors import BrokerError
 from streamcal.runtime.cluster import Fetched, Part
-from streamcal.runtime.logs.kafka_client_faults import seek, take_up_parked
+from streamcal.runtime.logs.kafka_client_faults import seek, take_up_parked, topic_id
 from streamcal.runtime.logs.kafka_clients import admin_timeout_ms
 from streamcal.runtime.logs.kafka_errors import Trouble, out_of_range, passes, refusal
 from streamcal.runtime.logs.kafka_progress import STALLED_S, ProgressWatch
@@ -119,6 +119,7 @@ class KafkaMembership:
         self._where = where
         self._trouble = Trouble()
         self._notes: dict[Part, str] = {}
+        self._ids: dict[str, str] = {}
         self._next: dict[Any, int] = {}
         self._held_back: set[Any] = set()
         self.parts: frozenset[Part] = frozenset()
@@ -133,16 +134,21 @@ class KafkaMembership:
             time.sleep(min(timeout_s, _PAUSE_S))
             return {}
         fetched = self._fetch(timeout_s)
+        self._check_same_topics()
         if self._listener.moved:
             self._settled()
             return {}
-        found = {}
-        for part, records in fetched.items():
-            if part in self._next:
-                self._next[part] = records[-1].offset + 1
-                role, number = self._part(part)
+        found: dict[Part, tuple[Sequence[Any], int]] = {}
+        for part in self._next:
+            records = fetched.get(part, [])
+            reached = self._position(part)
+            if not records and reached == self._next[part]:
+                continue
+            self._next[part] = reached
+            role, number = self._part(part)
+            if records:
                 self._beside.sample(role, number, records)
-                found[role, number] = (records, self._next[part])
+            found[role, number] = (records, reached)
         self._watch(progress=bool(found))
         return found
 
@@ -288,6 +294,16 @@ class KafkaMembership:
                 where=self._where,
                 hint=_MADE_ANEW if role == "counts" or offset > end else _GONE,
             )
+
+    def _check_same_topics(self) -> None:
+        for topic in self._role:
+            now = topic_id(self._consumer, topic)
+            if now is not None and self._ids.setdefault(topic, now) != now:
+                raise BrokerError(
+                    f"topic {topic!r} was deleted and made anew while it was read",
+                    where=self._where,
+                    hint=_MADE_ANEW,
+                )
 
     def _watch(self, *, progress: bool) -> None:
         open_ = () if progress else [part for part in self._next if part not in self._held_back]

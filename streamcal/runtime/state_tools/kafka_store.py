@@ -6,7 +6,7 @@ import contextlib
 import heapq
 import uuid
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from kafka import TopicPartition
@@ -17,7 +17,7 @@ from streamcal.roles.aggregation import CountsRecord
 from streamcal.roles.task import CountsTopic
 from streamcal.runtime.cluster import Part
 from streamcal.runtime.config import Config
-from streamcal.runtime.logs.kafka_checks import partition_counts
+from streamcal.runtime.logs.kafka_checks import partition_counts, topic_ids
 from streamcal.runtime.logs.kafka_clients import KafkaClients, admin_timeout_ms
 from streamcal.runtime.logs.kafka_state import KafkaCounts, KafkaRecordLog, Producing
 from streamcal.runtime.repartition import input_topics
@@ -58,6 +58,8 @@ class KafkaStateStore:
                 hint="the daemon makes the topics of its state at its first start; check kafka.group_id, topics.state "
                 "and topics.counts",
             )
+        self.input_partitions: Mapping[str, int] = {role: found[name] for role, name in self._names.items()}
+        self.topic_ids = topic_ids(clients, {**self._names, "counts": counts})
         self.shards = found[counts]
         self.sources = found[state] - self.shards
         self._state, self._counts = state, counts

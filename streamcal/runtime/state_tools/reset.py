@@ -9,10 +9,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
+from streamcal.errors import StateFormatError, StreamcalError
 from streamcal.parts.mark import MarkKey
 from streamcal.parts.part import StoredKey
 from streamcal.runtime.state_tools.store import StateStore
+from streamcal.state.about import OTHER_PARTITIONS
 from streamcal.state.claimed_log import ClaimedLog
 from streamcal.state.markers import CountsReset, SourceReset
 from streamcal.stream.events import TOPICS
@@ -67,17 +70,20 @@ def reset(store: StateStore, about: bytes, begin: Begin | None = None) -> ResetD
 
     Raises
     ------
+    StreamcalError
+        The inputs have other numbers of partitions than the state: nothing was done.
     FencedError
         A process of the group is at work.
     AppendUncertainError
         The broker did not answer; to be done again.
     """
+    _check_partitions(store)
     begin, at_ms = begin or {}, int(time.time() * 1000)
     told = {shard: list(_keys(store, shard)) for shard in range(store.shards)}
     highest: dict[int, int] = {}
-    for keys in told.values():
-        for source, claim, _, _ in keys:
-            highest[source] = max(claim, highest.get(source, -1))
+    for standing in (standing for held in told.values() for standing in held):
+        if standing.source is not None:
+            highest[standing.source] = max(standing.claim, highest.get(standing.source, -1))
     floors = {}
     for number in range(store.sources):
         marker = SourceReset(at_ms=at_ms, begin=dict(begin.get(number, {})))
@@ -91,25 +97,50 @@ def reset(store: StateStore, about: bytes, begin: Begin | None = None) -> ResetD
     return ResetDone(store.sources, store.shards, _take_back(store, told), begin)
 
 
-def _keys(store: StateStore, shard: int) -> Iterator[tuple[int, int, str | None, bytes]]:
-    """Source, claim, model (None of a mark) and key of what stands on a partition of the counts topic; marks first."""
+def _check_partitions(store: StateStore) -> None:
+    changed = {topic: n for topic, n in store.input_partitions.items() if n != store.sources}
+    if changed:
+        now = ", ".join(f"{topic} has {n}" for topic, n in changed.items())
+        raise StreamcalError(
+            f"the state is of inputs with {store.sources} partitions, and {now} now", hint=OTHER_PARTITIONS
+        )
+
+
+class _Standing(NamedTuple):
+    """A key on the counts topic that has a value."""
+
+    key: bytes
+    model: str | None
+    """None: on whichever partition."""
+    source: int | None
+    """None: no source can have written it."""
+    claim: int = -1
+
+
+def _keys(store: StateStore, shard: int) -> Iterator[_Standing]:
+    """What stands on a partition of the counts topic; marks first, and what is not ours last."""
     standing: dict[bytes, bool] = {}
     for _, key, value in store.counts(shard):
         if key is not None:
             standing[key] = value is not None
-    found = []
+    parts, foreign = [], []
     for key in (key for key, stands in standing.items() if stands):
         mark = MarkKey.from_bytes(key)
         if mark is not None:
-            yield mark.source, mark.claim, None, key
-        else:
+            yield _Standing(key, None, mark.source, mark.claim)
+            continue
+        try:
             stored = StoredKey.from_bytes(key)
-            found.append((stored.source, stored.claim, stored.part.model, key))
-    yield from found
+        except StateFormatError:
+            foreign.append(_Standing(key, None, None))
+        else:
+            parts.append(_Standing(key, stored.part.model, stored.source, stored.claim))
+    yield from parts
+    yield from foreign
 
 
-def _take_back(store: StateStore, told: Mapping[int, list[tuple[int, int, str | None, bytes]]]) -> int:
-    keys = {key: model for held in told.values() for _, _, model, key in held}
+def _take_back(store: StateStore, told: Mapping[int, list[_Standing]]) -> int:
+    keys = {standing.key: standing.model for held in told.values() for standing in held}
     for key, model in keys.items():
         store.topic.publish(model, key, None)
     if keys:

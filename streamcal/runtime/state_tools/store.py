@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
-from collections.abc import Iterator, Sequence
-from typing import Protocol
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, Protocol
 
 from streamcal.roles.aggregation import CountsRecord
 from streamcal.roles.task import CountsTopic
 from streamcal.runtime.cluster import Part
-from streamcal.state.reading import RecordLog, Restored, read_state
+from streamcal.state.reading import LogUnavailableError, RecordLog, Restored, read_state
 from streamcal.stream.events import Record
 
 __all__ = ["Kept", "StateStore", "left_in"]
 
 Kept = tuple[int, int]
 """First offset that a log holds, and its end."""
+_TIMES: Final = 3
+"""A log is read, beside an owner that deletes what it has taken snapshots of."""
 
 
 class StateStore(Protocol):
@@ -24,11 +27,14 @@ class StateStore(Protocol):
     Attributes
     ----------
     sources, shards : int
-        Partitions of the inputs and of the counts topic.
+        Partitions of the inputs, as the state has them, and of the counts topic.
+    input_partitions : mapping of str to int
+        Of each input as it is now.
     """
 
     sources: int
     shards: int
+    input_partitions: Mapping[str, int]
 
     @property
     def topic(self) -> CountsTopic:
@@ -74,5 +80,12 @@ class StateStore(Protocol):
 
 def left_in(store: StateStore, number: int) -> Restored:
     """What a partition of the state topic holds, without claiming it; raises as `read_state` does."""
+    for _ in range(_TIMES - 1):
+        with contextlib.suppress(LogUnavailableError):  # its owner may have deleted what we were about to read
+            return _read(store, number)
+    return _read(store, number)
+
+
+def _read(store: StateStore, number: int) -> Restored:
     steps = deque(read_state(store.state(number), store.state_kept(number)[1], where=f"state[{number}]"), maxlen=1)
     return steps.pop()
