@@ -64,7 +64,7 @@ def run(config: Config, *, rearrange: Rearrange = lambda settings, cluster: (set
     """
     configure_logging(sys.stdout)
     readers, requests = Readers(), RequestQueue()
-    relay_client_warnings(lambda: readers.readiness.reason is None)
+    relay_client_warnings(lambda: readers.readiness.declared)
     app = http_application(
         config,
         readers.holder,

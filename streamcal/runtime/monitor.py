@@ -76,7 +76,7 @@ class Observer:
         """Records were joined."""
 
     def before_commit(self) -> bool:
-        """Whether the commit may go on."""
+        """Whether the commit may go on; where it may not, nothing more is read until it may."""
         return True
 
 
@@ -109,6 +109,7 @@ class Monitor:
         self._recovering: dict[Part, Recovery[Task | Aggregation]] = {}
         self._fenced: dict[Part, float] = {}
         self._pacing = Pacing(settings.pacing, cluster, now)
+        self._held_back: set[int] = set()
         self.last_good_s: float | None = None
         self.read: Counter[str] = Counter()
 
@@ -129,6 +130,11 @@ class Monitor:
         return self._generation is not None and self._cluster.group.generation > 0
 
     @property
+    def works(self) -> bool:
+        """Whether a role is ours and taken up."""
+        return bool(self.tasks or self.aggregations)
+
+    @property
     def recovering(self) -> Mapping[Part, int]:
         """Records read so far by each recovery."""
         return {part: recovery.restored.records for part, recovery in self._recovering.items()}
@@ -145,7 +151,9 @@ class Monitor:
     def commit(self) -> bool:
         """Make everything joined durable, then what was aggregated; whether the group took our offsets."""
         if not self._observer.before_commit():
+            self._hold_back()
             return False
+        self._go_on()
         wrote = [n for n, task in list(self.tasks.items()) if self._guarded(task.write, ("task", n))]
         told = self._tell(wrote)
         for aggregation in self.aggregations.values():  # from what was read before, while that is on its way
@@ -170,6 +178,17 @@ class Monitor:
     def pictures(self) -> list[Snapshot]:
         """What the aggregators here show."""
         return [aggregation.picture() for aggregation in self.aggregations.values()]
+
+    def _hold_back(self) -> None:
+        """Read no more: what is read is remembered until it can be committed. Polls go on, so we stay a member."""
+        self._held_back.update(self.tasks)
+        self._cluster.group.pause([(topic, number) for number in self.tasks for topic in TOPICS], paused=True)
+
+    def _go_on(self) -> None:
+        held, self._held_back = self._held_back & self.tasks.keys(), set()
+        for number in held:
+            self._cluster.group.pause([(topic, number) for topic in TOPICS], paused=False)
+            self._pacing.opened(number)
 
     def _tell(self, wrote: Sequence[int]) -> list[int]:
         """Wait until what tasks wrote is durable, and tell of it; those where that went well."""

@@ -5,6 +5,7 @@ Only the demo shows them. A daemon keeps no counts of a month that left its wind
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -69,10 +70,10 @@ class MonthHolder(SnapshotHolder):
         self._engine = engine
         self.on_picture: Callable[[Snapshot], None] | None = None
 
-    def publish(self, snapshot: Snapshot) -> None:
+    def publish(self, snapshot: Snapshot, *, until_s: float = math.inf) -> None:
         """Make `snapshot`, with its months, the one that readers get from now on."""
         full = with_months(self._engine, snapshot)
-        super().publish(full)
+        super().publish(full, until_s=until_s)
         if self.on_picture is not None:
             self.on_picture(full)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 
@@ -79,12 +80,17 @@ class Running:
 
     def _show(self) -> None:
         """Publish the newest picture; none where the aggregator is elsewhere or may be by now."""
-        good = self._monitor.last_good_s
-        pictures = self._monitor.pictures() if good is not None and time.monotonic() - good < self._session_s else []
-        if pictures:
-            self._readers.holder.publish(pictures[0])
+        until_s = self._good_until_s()
+        pictures = self._monitor.pictures() if until_s is not None and time.monotonic() < until_s else []
+        if pictures and until_s is not None:
+            self._readers.holder.publish(pictures[0], until_s=until_s)
         else:
             self._readers.holder.withdraw()
+
+    def _good_until_s(self) -> float | None:
+        """When what the group last confirmed of us is too old to go by; None: nothing yet."""
+        good = self._monitor.last_good_s
+        return None if good is None else good + self._session_s
 
     def _tell_readiness(self) -> None:
         recovering = self._monitor.recovering
@@ -101,7 +107,8 @@ class Running:
             log.info("all recovered", seconds=round(time.time() - self._since_s, 1))
             self._since_s = None
         if self._monitor.assigned:
-            self._readers.readiness.ready()
+            until_s = self._good_until_s() if self._monitor.works else None
+            self._readers.readiness.ready(until_s=math.inf if until_s is None else until_s)
 
     def _counts(self) -> list[WindowCounts]:
         return [held for role in self._monitor.aggregations.values() for held in role.aggregator.published.counts()]

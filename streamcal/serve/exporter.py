@@ -124,7 +124,7 @@ class Exporter:
     """Serves `/metrics` from the newest snapshot of a holder.
 
     Guarantees that one snapshot is rendered (and compressed) at most once, whatever the number of scrapes
-    and threads, and that no scrape goes back to an older one.
+    and threads, and that no scrape goes back to an older one. While the holder has none, the process is all there is.
 
     Parameters
     ----------
@@ -163,7 +163,10 @@ class Exporter:
 
     def _refresh(self) -> None:
         snapshot = self._holder.latest
-        if snapshot is None or snapshot.sequence == self._sequence:
+        if snapshot is None:
+            self._body, self._sequence, self._packed = b"", None, None
+            return
+        if snapshot.sequence == self._sequence:
             return
         self._body = exposition(SnapshotCollector(snapshot, self._settings, self._columns).collect())
         self._columns.turn()

@@ -6,12 +6,13 @@ attribute is swapped (atomic in CPython) or a lock is held for a few additions.
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from threading import Lock
 from time import monotonic
-from typing import Final
+from typing import Final, NamedTuple
 
 from streamcal.serve.trace import FigureTrace
 from streamcal.snapshot import Snapshot
@@ -22,30 +23,43 @@ COMMIT_BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5
 """Upper bounds in seconds: from a local broker's few ms to the ten seconds after which a session is in danger."""
 
 
+class _Shown(NamedTuple):
+    snapshot: Snapshot
+    at_s: float
+    until_s: float
+
+
 class SnapshotHolder:
     """The newest snapshot, swapped whole so that no reader sees half of one, and what the ones before it said."""
 
-    __slots__ = ("_at_s", "latest", "trace")
+    __slots__ = ("_shown", "trace")
 
     def __init__(self) -> None:
-        self.latest: Snapshot | None = None
-        """None until the first snapshot."""
+        self._shown: _Shown | None = None
         self.trace = FigureTrace()
-        self._at_s = 0.0
 
-    def publish(self, snapshot: Snapshot) -> None:
-        """Make `snapshot` the one that readers get from now on."""
+    @property
+    def latest(self) -> Snapshot | None:
+        """None until the first snapshot, after `withdraw`, and once the time of the last is over."""
+        shown = self._shown
+        return None if shown is None or monotonic() > shown.until_s else shown.snapshot
+
+    def publish(self, snapshot: Snapshot, *, until_s: float = math.inf) -> None:
+        """Make `snapshot` the one that readers get from now on, and none after `until_s` (monotonic) without another.
+
+        The writer may be waiting for a broker by then, so readers look at the clock themselves.
+        """
         self.trace.record(snapshot)
-        self._at_s = monotonic()
-        self.latest = snapshot
+        self._shown = _Shown(snapshot, monotonic(), until_s)
 
     def withdraw(self) -> None:
         """Show nothing from now on: what was shown may be out of date."""
-        self.latest = None
+        self._shown = None
 
     def age_s(self) -> float | None:
         """Seconds of the wall clock since the newest snapshot was published; None without one."""
-        return None if self.latest is None else monotonic() - self._at_s
+        shown = self._shown
+        return None if shown is None or self.latest is None else monotonic() - shown.at_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,19 +89,29 @@ class Readiness:
         How far a recovery is; None without one.
     """
 
-    __slots__ = ("_reason", "recovery")
+    __slots__ = ("_reason", "_until_s", "recovery")
 
     def __init__(self) -> None:
         self._reason: str | None = "starting"
+        self._until_s = math.inf
         self.recovery: Recovering | None = None
 
     @property
     def reason(self) -> str | None:
         """Why it is not ready; None when it is."""
-        return self._reason
+        reason = self._reason
+        if reason is None and monotonic() > self._until_s:
+            return "no commit has gone through for longer than the session of the group; see the log"
+        return reason
 
-    def ready(self) -> None:
-        """Declare the process ready."""
+    @property
+    def declared(self) -> bool:
+        """Whether the process was declared ready, however long ago."""
+        return self._reason is None
+
+    def ready(self, *, until_s: float = math.inf) -> None:
+        """Declare the process ready, up to `until_s` (monotonic): its writer may be waiting for a broker by then."""
+        self._until_s = until_s
         self._reason = self.recovery = None
 
     def recovering(self, reason: str, recovery: Recovering) -> None:

@@ -159,8 +159,8 @@ OTHER_PARTITIONS: Final = (
 """What to do where the inputs have other numbers of partitions than the state."""
 _REMEDY: Final[Mapping[Verdict, str]] = {
     "allowed": "",
-    "rebuild": "Put the old value back; or read the inputs again under the new one (`streamcal state rebuild`), as far "
-    "as their topics go back; or begin anew (`streamcal state reset`).",
+    "rebuild": "Put the old value back, where that can be done; or read the inputs again under the new one (`streamcal "
+    "state rebuild`), as far as their topics go back; or begin anew (`streamcal state reset`).",
     "refused": OTHER_PARTITIONS,
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator
 from typing import Any
 from uuid import uuid4
@@ -13,7 +14,13 @@ from kafka.admin import KafkaAdminClient
 from streamcal.runtime.config_kafka import Kafka
 from streamcal.runtime.logs.kafka_clients import KafkaClients
 from streamcal.runtime.logs.kafka_state import KafkaRecordLog, Producing
-from streamcal.state.claimed_log import ClaimedLog, FencedError, Restored, StateLostError
+from streamcal.state.claimed_log import (
+    ClaimedLog,
+    FencedError,
+    LogUnavailableError,
+    Restored,
+    StateLostError,
+)
 
 pytestmark = pytest.mark.kafka
 
@@ -138,6 +145,28 @@ def test_a_restore_waits_for_a_transaction_left_open_and_misses_nothing(kafka: s
         producer.abort_transaction()
         *_, restored = first_step
     assert restored.records == 1
+
+
+def test_a_log_whose_owner_deletes_what_is_being_read_is_claimed_again_and_not_lost(
+    clients: KafkaClients, producing: Producing, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = KafkaRecordLog(clients, producing, topic, 0)
+    first, waiting = ClaimedLog(held, b"first", where="state[0]"), list[int]()
+    taken_over(first)
+    for number in range(3):  # larger than a fetch
+        for _ in range(22):
+            first.append(random.Random(number).randbytes(850_000))
+        if number == 2:
+            monkeypatch.setattr(held, "delete_before", waiting.append)  # on its way while another takes over
+        first.snapshot(b"snapshot %d" % number)
+    second = ClaimedLog(KafkaRecordLog(clients, producing, topic, 0), b"second", where="state[0]")
+    with pytest.raises(LogUnavailableError):
+        for restored in second.take_over(b"test"):
+            if restored.records >= 2 and waiting:
+                delete_before(clients.servers, topic, waiting.pop())
+    restored = taken_over(ClaimedLog(held, b"third", where="state[0]"))
+    assert restored.snapshot == b"snapshot 2"
+    assert restored.deltas == []
 
 
 class transaction:  # noqa: N801, used like a function

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
 import threading
 import time
+import urllib.error
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,15 +19,16 @@ import pytest
 from daemon_process import wait_until
 from kafka import KafkaProducer, TopicPartition
 from kafka.admin import KafkaAdminClient, OffsetSpec
-from kafka_broker import Broker
+from kafka_broker import Broker, create_topics
 from topic_dump import read_all
-from torture.disturbed_streams import StreamPlan
-from torture.monitor_arena import MonitorArena
+from torture.disturbed_streams import START_MS, StreamPlan
+from torture.monitor_arena import Member, MonitorArena
 
 from streamcal.errors import BrokerError
 from streamcal.runtime.config_kafka import Kafka
 from streamcal.runtime.logs.kafka_clients import KafkaClients
 from streamcal.runtime.logs.kafka_membership import KafkaMembership
+from streamcal.state.about import ConfigChangeError
 from streamcal.state.claimed_log import LogUnavailableError
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
@@ -242,16 +245,98 @@ def test_a_broker_that_hangs_in_the_middle_of_a_commit_loses_and_repeats_nothing
     if pid is None:
         pytest.skip("the process of the broker is not known")
     with MonitorArena(kafka_broker.bootstrap, tmp_path, StreamPlan(4_000, 2, seed=13)) as arena:
-        arena.member("one")
+        member = arena.member("one")
         arena.feeder.send(0.6, 3.0)
         arena.wait_work()
+        wait_until(lambda: shows_figures(member))
         os.kill(pid, signal.SIGSTOP)
         try:
-            threading.Event().wait(8.0)  # beyond the session, and many commits
+            # The session is over: nobody knows whether another aggregates by now.
+            wait_until(lambda: not shows_figures(member) and readiness(member).startswith("not ready: no commit"))
+            # And what was on its way is given up.
+            wait_until(lambda: member.event("the state does not answer; claiming again") is not None, 120)
         finally:
             os.kill(pid, signal.SIGCONT)
         arena.feeder.wait()
         arena.finish().check_all()
+
+
+def shows_figures(member: Member) -> bool:
+    """Whether anything of the stream is in the metrics."""
+    return any(name == "streamcal_labelled_predictions" for name, _ in member.samples())
+
+
+def readiness(member: Member) -> str:
+    """What ``/readyz`` says."""
+    try:
+        return member.get("/readyz").decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.read().decode()
+
+
+def test_figures_are_shown_by_the_one_that_aggregates_alone(kafka: str, tmp_path: Path) -> None:
+    with MonitorArena(kafka, tmp_path, StreamPlan(2_000, 2, seed=15)) as arena:
+        later = arena.member("b")
+        arena.feeder.send(0.5, 0.0)
+        arena.feeder.wait()
+        wait_until(lambda: shows_figures(later))
+        heir = arena.member("a")  # parts are given out by names
+        wait_until(lambda: heir.aggregates and not later.aggregates)
+        wait_until(lambda: shows_figures(heir) and not shows_figures(later))
+        assert readiness(later) == "ready\n"
+        arena.finish().check_all()
+
+
+def test_nothing_is_missing_where_only_the_end_of_a_transaction_was_not_read(kafka: str, tmp_path: Path) -> None:
+    with MonitorArena(kafka, tmp_path, StreamPlan(0, 1, seed=16)) as arena:
+        ends = {}
+        for topic, rest in (("p", {"score": 0.5}), ("o", {"label": 1})):
+            name = arena.names[topic]
+            producer = KafkaProducer(bootstrap_servers=kafka, transactional_id=f"{name}-writer")
+            producer.init_transactions()
+            for end in (producer.commit_transaction, producer.abort_transaction):
+                producer.begin_transaction()
+                for number in range(10):
+                    event = {"id": f"id-{number}", "ts": START_MS + number, **rest}
+                    producer.send(name, json.dumps(event).encode(), key=b"-", partition=0, timestamp_ms=event["ts"])
+                end()
+            producer.close()
+            ends[TopicPartition(name, 0)] = 22  # ten records and a marker, twice
+        first = arena.member("one")
+        wait_until(lambda: arena.position() == sum(ends.values()))
+        assert first.terminate() == 0
+        first.expected = True
+        admin = admin_of(kafka)
+        try:
+            admin.delete_records(ends)  # as their retention would
+        finally:
+            admin.close()
+        second = arena.member("two")
+        second.wait_ready()
+        wait_until(lambda: shows_figures(second))
+        arena.stop()
+
+
+def test_inputs_that_were_deleted_and_made_anew_are_refused_however_much_they_hold(
+    kafka: str, half_read: MonitorArena
+) -> None:
+    admin, name = admin_of(kafka), half_read.names["o"]
+    try:
+        admin.delete_topics([name])
+        wait_until(lambda: name not in admin.list_topics())
+        create_topics(kafka, {name: half_read.plan.partitions})
+    finally:
+        admin.close()
+    producer = KafkaProducer(bootstrap_servers=kafka)
+    for number in range(20_000):
+        producer.send(name, b"{}", key=b"-", partition=number % half_read.plan.partitions)
+    producer.close()
+    second = half_read.member("two")
+    second.expected = True
+    assert second.process.wait(timeout=90) == ConfigChangeError.exit_code
+    assert "(id of topics.outcomes)" in second.errors
+    assert "streamcal state rebuild" in second.errors
 
 
 def test_without_records_a_monitor_hardly_uses_the_processor(kafka: str, tmp_path: Path) -> None:

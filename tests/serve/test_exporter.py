@@ -6,6 +6,7 @@ import gzip
 import threading
 from collections.abc import Iterable
 from dataclasses import replace
+from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -338,6 +339,37 @@ def test_before_the_first_snapshot_only_the_process_is_exported(process):
     names = {name for name, _ in samples}
     assert "streamcal_build_info" in names
     assert "streamcal_pending_predictions" not in names
+
+
+def test_what_is_withdrawn_or_out_of_date_leaves_the_metrics_and_comes_back(rich_snapshot, process):
+    holder = SnapshotHolder()
+    exporter = Exporter(holder, FULL, process[2])
+    alone = parsed(exporter.text())
+    holder.publish(rich_snapshot)
+    full = parsed(exporter.text())
+    assert len(full) > len(alone)
+    holder.withdraw()
+    assert parsed(exporter.text()) == alone
+    assert parsed(gzip.decompress(exporter.compressed())) == alone
+    holder.publish(rich_snapshot, until_s=monotonic() + 3600)
+    assert parsed(gzip.decompress(exporter.compressed())) == full
+    holder.publish(rich_snapshot, until_s=monotonic() - 1)
+    assert holder.latest is None
+    assert holder.age_s() is None
+    assert parsed(exporter.text()) == alone
+    assert parsed(gzip.decompress(exporter.compressed())) == alone
+
+
+def test_readiness_ends_by_itself_when_its_time_is_over_and_the_process_is_still_declared():
+    readiness = Readiness()
+    assert not readiness.declared
+    readiness.ready(until_s=monotonic() + 3600)
+    assert readiness.reason is None
+    readiness.ready(until_s=monotonic() - 1)
+    assert "no commit has gone through" in readiness.reason
+    assert readiness.declared
+    readiness.ready()
+    assert readiness.reason is None
 
 
 @given(st.lists(st.floats(0, 100), max_size=40))

@@ -136,6 +136,15 @@ def test_other_partition_counts_are_refused_with_another_remedy() -> None:
     assert "kafka.group_id" in raised.value.hint
 
 
+def test_a_topic_that_was_made_anew_is_refused_and_one_of_unknown_id_is_not() -> None:
+    before = About(topic_ids={"predictions": "1", "outcomes": "2"}).to_bytes()
+    with pytest.raises(ConfigChangeError, match=r'\(id of topics.outcomes\): "2" before, "3" now') as raised:
+        check_followed(before, About(topic_ids={"predictions": "1", "outcomes": "3"}).to_bytes())
+    assert "streamcal state rebuild" in raised.value.hint
+    check_followed(before, About(topic_ids={"predictions": "1"}).to_bytes())
+    check_followed(About().to_bytes(), before)
+
+
 def test_another_layout_needs_a_rebuild() -> None:
     with pytest.raises(ConfigChangeError, match="bin layout"):
         check_followed(About(layout="a").to_bytes(), About(layout="b").to_bytes())

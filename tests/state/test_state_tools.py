@@ -14,7 +14,7 @@ from simulated_cluster import OwnedLog, Process, World
 from simulated_runs import expected_panes, read_afresh, rules_of, run, with_advances
 from state_topics import MemoryStore, quiet_world, run_to_end
 
-from streamcal.errors import StreamcalError
+from streamcal.errors import StateFormatError, StreamcalError
 from streamcal.parts.mark import Mark, MarkKey
 from streamcal.parts.part import StoredKey
 from streamcal.runtime.logs.files import EventsFile
@@ -24,7 +24,8 @@ from streamcal.runtime.state_tools.inspect import inspect_state
 from streamcal.runtime.state_tools.reset import begin_at, reset
 from streamcal.runtime.state_tools.store import left_in
 from streamcal.state.about import About, ConfigChangeError
-from streamcal.state.reading import FencedError, StateLostError
+from streamcal.state.memory_log import MemoryRecordLog
+from streamcal.state.reading import FencedError, LogUnavailableError, StateLostError
 from streamcal.stream.watermark import BEGINNING
 
 ABOUT = About(version="1.0", who="a test").to_bytes()
@@ -190,6 +191,85 @@ def test_a_damaged_state_is_refused_by_a_start_and_mended_by_a_reset() -> None:
 
 
 # --- configuration ---------------------------------------------------------------------------------------------------
+
+
+FOREIGN = [(b"not ours", b"whatever"), (b"\x00\xff", b"\x00"), (b'["window"]', b"{}")]
+
+
+def test_what_is_not_ours_on_the_counts_topic_is_refused_and_taken_back_by_a_reset() -> None:
+    seed = 3
+    for key, value in FOREIGN:
+        world, events = quiet_world(seed)
+        run_to_end(world)
+        for number in list(world.processes):
+            world.end(number)
+        world.counts.publish("a", key, value)
+        world.counts.flush()
+        with pytest.raises(StateFormatError, match="topic of counts, offset") as raised:
+            run_to_end(world)
+        assert "streamcal state reset" in raised.value.hint
+        for number in list(world.processes):
+            world.end(number)
+        reset(MemoryStore(world), ABOUT)
+        assert_recounted(world, run_to_end(world), events, seed)
+        world.counts.compact()
+        assert key not in {held for _, held, kept in world.counts.records if kept is not None}
+
+
+@pytest.mark.parametrize(
+    "value", [b"\x93", b"\x92\x02\x91", b"\x96\x02\xc0\xc0\xc0\xc0\xc0", b"\x81\xa6format\x01", b"\xc0"]
+)
+def test_a_damaged_value_on_the_counts_topic_is_refused_in_words(value: bytes) -> None:
+    world, _ = quiet_world(3)
+    (aggregation,) = run_to_end(world).monitor.aggregations.values()
+    for key in {key for _, key, kept in world.counts.records if kept is not None}:
+        with pytest.raises(StateFormatError, match="topic of counts, offset 999999"):
+            aggregation.take([(999_999, key, value)])
+
+
+@pytest.mark.parametrize("value", [None, b"", b"\x00", b"{}", b"\x99\x01"])
+def test_what_is_not_ours_on_the_state_topic_is_refused_and_mended_by_a_reset(value: bytes | None) -> None:
+    seed = 3
+    world, events = quiet_world(seed)
+    run_to_end(world)
+    for number in list(world.processes):
+        world.end(number)
+    for log in world.state.values():
+        log.append([value])  # type: ignore[list-item]
+    with pytest.raises(StateFormatError, match="cannot be read") as raised:
+        run_to_end(world)
+    assert "streamcal state reset" in raised.value.hint
+    for number in list(world.processes):
+        world.end(number)
+    reset(MemoryStore(world), ABOUT)
+    assert_recounted(world, run_to_end(world), events, seed)
+
+
+def test_a_reset_does_nothing_where_the_inputs_have_other_numbers_of_partitions() -> None:
+    world, _ = quiet_world(3)
+    run_to_end(world)
+    store, before = MemoryStore(world), {number: list(log.records) for number, log in world.state.items()}
+    store.input_partitions = {"predictions": 3, "outcomes": 3}
+    with pytest.raises(StreamcalError, match="inputs with 2 partitions, and predictions has 3, outcomes has 3 now"):
+        reset(store, ABOUT)
+    assert {number: list(log.records) for number, log in world.state.items()} == before
+
+
+def test_a_log_whose_owner_deletes_what_is_being_read_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, _ = quiet_world(3)
+    run_to_end(world)
+    store, reads = MemoryStore(world), []
+
+    def read(log: MemoryRecordLog, start: int | None, stop: int) -> Any:
+        reads.append(start)
+        if len(reads) == 1:
+            raise LogUnavailableError("deleted meanwhile")
+        yield from original(log, start, stop)
+
+    original = MemoryRecordLog.read
+    monkeypatch.setattr(MemoryRecordLog, "read", read)
+    assert left_in(store, 0).records > 0
+    assert len(reads) == 2
 
 
 def test_a_start_under_settings_that_the_state_cannot_follow_is_refused_however_often() -> None:
@@ -403,6 +483,25 @@ def enumerate_log(events: Any, log: Any) -> Any:
             at += 1
         else:
             yield None, event
+
+
+def test_a_gap_before_the_place_where_a_rebuild_begins_is_accepted_too() -> None:
+    seed = 4
+    world, events = quiet_world(seed)
+    run_to_end(world)
+    for number in list(world.processes):
+        world.end(number)
+    store, settings = MemoryStore(world), world.settings
+    begin = {0: {"predictions": 20, "outcomes": 15}}
+    reset(store, ABOUT, begin)
+    store.first["predictions", 0] = 27
+    gaps = find_gaps(store, settings.sources, settings.counts)
+    assert [(gap.topic, gap.partition, gap.from_offset, gap.to_offset) for gap in gaps] == [("predictions", 0, 20, 27)]
+    accept_gaps(store, settings.sources, settings.counts, ABOUT)
+    assert find_gaps(store, settings.sources, settings.counts) == []
+    process = run_to_end(world)
+    kept = from_offsets(events, {0: {"predictions": 27, "outcomes": 15}})
+    assert_recounted(world, process, kept, seed)
 
 
 def test_an_input_made_anew_is_no_gap() -> None:

@@ -19,7 +19,7 @@ from streamcal.runtime.logs.dead_letter import DeadLetters
 from streamcal.runtime.logs.kafka_canary import check_partitioning
 from streamcal.runtime.logs.kafka_checks import ensure_topics, topic_ids
 from streamcal.runtime.logs.kafka_clients import KafkaClients
-from streamcal.runtime.logs.kafka_membership import KafkaMembership
+from streamcal.runtime.logs.kafka_membership import MADE_ANEW, KafkaMembership
 from streamcal.runtime.logs.kafka_notes import GroupNotes
 from streamcal.runtime.logs.kafka_specs import LARGEST_LETTER, counts_spec, state_spec
 from streamcal.runtime.logs.kafka_state import KafkaCounts, KafkaRecordLog, Producing
@@ -192,6 +192,8 @@ def _dead_letters(
 
 
 def _check_unchanged(found: int, began_with: int, topic: str, where: str) -> None:
+    if not found:
+        raise BrokerError(f"topic {topic!r} is gone: it was deleted while it was read", where=where, hint=MADE_ANEW)
     if found != began_with:
         raise BrokerError(
             f"topic {topic!r} had {began_with} partition{'s' * (began_with != 1)} and has {found} now",

@@ -30,14 +30,14 @@ from streamcal.runtime.logs.kafka_errors import Trouble, out_of_range, passes, r
 from streamcal.runtime.logs.kafka_progress import STALLED_S, ProgressWatch
 from streamcal.state.claimed_log import LogUnavailableError
 
-__all__ = ["Beside", "KafkaMembership"]
+__all__ = ["MADE_ANEW", "Beside", "KafkaMembership"]
 
 _COMMIT_MS: Final = 5_000
 _PAUSE_S: Final = 0.2
 """Pause after an error that comes back at once, so that trying again does not spin."""
 
 _GONE: Final = "accept the gap with `streamcal state accept-gap`, or begin anew with `streamcal state reset`"
-_MADE_ANEW: Final = "begin anew with `streamcal state reset`, or read the inputs again with `streamcal state rebuild`"
+MADE_ANEW: Final = "begin anew with `streamcal state reset`, or read the inputs again with `streamcal state rebuild`"
 
 log = structlog.get_logger(__name__)
 
@@ -292,7 +292,7 @@ class KafkaMembership:
                 f"{part.topic}[{part.partition}] goes on at offset {offset}, the log holds {first} to {end}: records "
                 "that were not counted yet are gone",
                 where=self._where,
-                hint=_MADE_ANEW if role == "counts" or offset > end else _GONE,
+                hint=MADE_ANEW if role == "counts" or offset > end else _GONE,
             )
 
     def _check_same_topics(self) -> None:
@@ -302,7 +302,7 @@ class KafkaMembership:
                 raise BrokerError(
                     f"topic {topic!r} was deleted and made anew while it was read",
                     where=self._where,
-                    hint=_MADE_ANEW,
+                    hint=MADE_ANEW,
                 )
 
     def _watch(self, *, progress: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from functools import partial
 from hashlib import blake2b
@@ -77,7 +78,8 @@ class Producing:
         """Let go of the connection, whatever is on its way."""
         producer, self._producer = self._producer, None
         if producer is not None:
-            producer.close(timeout=1.0)
+            with contextlib.suppress(KafkaError):  # of what is on its way nothing is known, whatever it says
+                producer.close(timeout=1.0)
 
     def _given_up(self, error: KafkaError) -> AppendUncertainError | BrokerError:
         self.close()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from streamcal.errors import StreamcalError
@@ -10,6 +10,7 @@ from streamcal.parts.source_counts import CountSettings
 from streamcal.roles.task import Task
 from streamcal.runtime.state_tools.store import StateStore, left_in
 from streamcal.state.claimed_log import ClaimedLog
+from streamcal.state.markers import SourceReset
 from streamcal.stream.events import TOPICS
 from streamcal.stream.source import SourceSettings
 
@@ -37,9 +38,11 @@ def find_gaps(store: StateStore, sources: SourceSettings, counts: CountSettings)
     found: list[Gap] = []
     for number in range(store.sources):
         task = _task(store, number, sources, counts)
-        for _ in task.take_up(left_in(store, number)):
+        restored = left_in(store, number)
+        for _ in task.take_up(restored):
             pass
-        found += _gaps_of(store, task)
+        begin = {} if restored.reset is None else SourceReset.from_bytes(restored.reset).begin
+        found += _gaps_of(store, number, {**begin, **task.offsets})
     return found
 
 
@@ -75,17 +78,17 @@ def _task(store: StateStore, number: int, sources: SourceSettings, counts: Count
     return Task(number, sources, counts, log)
 
 
-def _gaps_of(store: StateStore, task: Task) -> Iterator[Gap]:
+def _gaps_of(store: StateStore, number: int, offsets: Mapping[str, int]) -> Iterator[Gap]:
     for topic in TOPICS:
-        at = task.offsets.get(topic)
+        at = offsets.get(topic)
         if at is None:
             continue
-        first, end = store.input_kept((topic, task.number))
+        first, end = store.input_kept((topic, number))
         if at > end:
             raise StreamcalError(
-                f"{topic}[{task.number}] ends at offset {end}, and the state goes on at {at}: the topic was made anew",
+                f"{topic}[{number}] ends at offset {end}, and the state goes on at {at}: the topic was made anew",
                 hint="No gap can be accepted there: begin anew with `streamcal state reset`, or read the topics from "
                 "their first records with `streamcal state rebuild --from earliest`.",
             )
         if at < first:
-            yield Gap(topic, task.number, at, first)
+            yield Gap(topic, number, at, first)
