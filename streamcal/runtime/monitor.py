@@ -57,6 +57,8 @@ class MonitorSettings:
         How long a role is left alone after another has claimed it.
     chunk_bytes, snapshot_after : int
         Size of a record of the state, and of what a snapshot is worth.
+    publish_again_s : float
+        Between two times that the maps in force are published although nothing changed.
     """
 
     engine: EngineSettings
@@ -67,6 +69,7 @@ class MonitorSettings:
     retry_s: float = 5.0
     chunk_bytes: int = CHUNK_BYTES
     snapshot_after: int = SNAPSHOT_AFTER
+    publish_again_s: float = 60.0
 
 
 class Observer:
@@ -110,6 +113,7 @@ class Monitor:
         self._fenced: dict[Part, float] = {}
         self._pacing = Pacing(settings.pacing, cluster, now)
         self._held_back: set[int] = set()
+        self._publish_again_s = now() + settings.publish_again_s
         self.last_good_s: float | None = None
         self.read: Counter[str] = Counter()
 
@@ -168,6 +172,7 @@ class Monitor:
         taken = self._cluster.group.commit(offsets)
         if taken:
             self.last_good_s = self._now()
+            self._publish_again()
         return taken
 
     def close(self) -> None:
@@ -178,6 +183,18 @@ class Monitor:
     def pictures(self) -> list[Snapshot]:
         """What the aggregators here show."""
         return [aggregation.picture() for aggregation in self.aggregations.values()]
+
+    def _publish_again(self) -> None:
+        """Publish the maps in force now and then, as long as the group takes us for a member.
+
+        One who aggregated before us and was stopped right before it published does so when it wakes, behind our maps:
+        a topic that is compacted then would keep its map alone.
+        """
+        if self._now() < self._publish_again_s:
+            return
+        self._publish_again_s = self._now() + self._settings.publish_again_s
+        for shard, aggregation in list(self.aggregations.items()):
+            self._guarded(partial(aggregation.republish, self._cluster.publish_maps), (COUNTS, shard))
 
     def _hold_back(self) -> None:
         """Read no more: what is read is remembered until it can be committed. Polls go on, so we stay a member."""

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import structlog
@@ -30,8 +30,10 @@ from kafka.errors import KafkaError, NoOffsetForPartitionError, OffsetOutOfRange
 
 from streamcal.errors import StreamcalError
 from streamcal.runtime.logs.dead_letter import origin_of
+from streamcal.runtime.logs.kafka_client_faults import poll
 from streamcal.runtime.logs.kafka_clients import KafkaClients, admin_timeout_ms
 from streamcal.runtime.logs.kafka_errors import Trouble, out_of_range, passes, refusal
+from streamcal.runtime.logs.kafka_progress import STALLED_S, ProgressWatch
 from streamcal.runtime.repartition import Inputs, Merge, Purge, Routed, router_group
 from streamcal.runtime.repartition_purge import delete_what_was_read
 from streamcal.runtime.repartition_sender import FOREVER_MS, Sender
@@ -98,7 +100,7 @@ class Router:
         self._ids = ids
         self._start = start
         self._counters = counters or ProcessCounters()
-        self._listener = _Listener()
+        self._progress = ProgressWatch()
         self._trouble = Trouble()
         self._stopped = threading.Event()
         self._failure: BaseException | None = None
@@ -119,12 +121,9 @@ class Router:
         BrokerError
             No broker answers.
         """
-        self._consumer = self._clients.router_consumer(self._group)
         producer = self._clients.router_producer(delivery_timeout_ms=FOREVER_MS)
         self._sender = Sender(producer, self._partitions, self._stopped.is_set, self._clients.servers)
-        for topic in self._role:
-            self._consumer.partitions_for_topic(topic)  # known before joining, as in `KafkaMembership`
-        self._consumer.subscribe(list(self._role), listener=self._listener)
+        self._join()
         self._thread.start()
 
     def check(self) -> None:
@@ -153,6 +152,13 @@ class Router:
             self._sender.close()
         if self._consumer is not None:
             self._consumer.close(autocommit=False, timeout_ms=5_000)
+
+    def _join(self) -> None:
+        self._listener = _Listener()
+        self._consumer = self._clients.router_consumer(self._group)
+        for topic in self._role:
+            self._consumer.partitions_for_topic(topic)  # known before joining, as in `KafkaMembership`
+        self._consumer.subscribe(list(self._role), listener=self._listener)
 
     def _run(self) -> None:
         commit_at = purge_at = time.monotonic()
@@ -183,8 +189,10 @@ class Router:
             behind = [part.partition for part in self._next if part.topic == topic and self._is_behind(part)]
             self._route(topic, merge.take(behind))
         self._hold_back()
-        parts = [part for part in self._next if self._is_behind(part) or self._waits(part)]
+        behind = [part for part in self._next if self._is_behind(part)]
+        parts = [*behind, *(part for part in self._next if self._waits(part))]
         self._unwritten_roles = frozenset(self._role[part.topic] for part in parts)
+        self._watch([part for part in behind if part not in self._consumer.paused()], fetched)
 
     def _route(self, topic: str, ready: Sequence[Routed]) -> None:
         role = self._role[topic]
@@ -200,7 +208,7 @@ class Router:
 
     def _fetch(self) -> Mapping[Any, list[Any]]:
         try:
-            fetched: Mapping[Any, list[Any]] = self._consumer.poll(timeout_ms=_POLL_MS)
+            fetched = poll(self._consumer, _POLL_MS)
         except NoOffsetForPartitionError:
             self._listener.moved = True
         except OffsetOutOfRangeError as error:
@@ -259,6 +267,25 @@ class Router:
                 self._consumer, topic, internal, self._partitions, group=self._group, where=self._clients.servers
             )
         return start_offsets(self._consumer, parts, known, self._start)
+
+    def _watch(self, behind: Sequence[Any], moved: Collection[Any]) -> None:
+        """Make the consumer anew where it is behind and gets nothing, as in `KafkaMembership`."""
+        stalled = self._progress.stalled(behind, moved=moved)
+        if not stalled:
+            return
+        self._progress.begin()
+        try:
+            ends = self._consumer.end_offsets(stalled, timeout_ms=admin_timeout_ms)
+            reached = {part: self._consumer.position(part, timeout_ms=0) or 0 for part in stalled}
+        except KafkaError as error:
+            self._tolerate("the ends of partitions that get nothing are not told", error)
+            return
+        if any(reached[part] < ends[part] for part in stalled):
+            log.warning(
+                "writing a topic again is behind without progress; the consumer is made anew", seconds=STALLED_S
+            )
+            self._consumer.close(autocommit=False, timeout_ms=5_000)
+            self._join()
 
     def _is_behind(self, part: Any) -> bool:
         """Whether the broker has more of it than was read, as far as it told."""

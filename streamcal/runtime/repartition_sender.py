@@ -9,6 +9,7 @@ from kafka.errors import KafkaTimeoutError
 
 from streamcal.errors import BrokerError
 from streamcal.runtime.logs.dead_letter import ORIGIN_HEADER, Origin, letter_key
+from streamcal.runtime.logs.kafka_client_faults import close_producer
 from streamcal.runtime.logs.kafka_errors import Trouble
 from streamcal.runtime.logs.partitioner import murmur2_partition
 from streamcal.stream.events import Record
@@ -98,7 +99,7 @@ class Sender:
 
     def close(self) -> None:
         """Let go of the producer."""
-        self._producer.close(timeout=_FLUSH_S)
+        close_producer(self._producer, _FLUSH_S)
 
     def _refusal(self, internal: str, error: BaseException) -> BrokerError:
         hint = (

@@ -245,19 +245,22 @@ def test_a_broker_that_hangs_in_the_middle_of_a_commit_loses_and_repeats_nothing
     if pid is None:
         pytest.skip("the process of the broker is not known")
     with MonitorArena(kafka_broker.bootstrap, tmp_path, StreamPlan(4_000, 2, seed=13)) as arena:
-        member = arena.member("one")
-        arena.feeder.send(0.6, 3.0)
-        arena.wait_work()
+        member = arena.member("one", {"at": "delta before", "skip": 20, "signal": "SIGSTOP"})
+        arena.feeder.send(0.3, 0.0)
         wait_until(lambda: shows_figures(member))
+        arena.feeder.wait()
+        arena.feeder.send(0.8, 10.0)
+        wait_until(lambda: member.fault is not None)
+        arena.feeder.wait()
         os.kill(pid, signal.SIGSTOP)
         try:
+            member.process.send_signal(signal.SIGCONT)  # with a delta in its hands
             # The session is over: nobody knows whether another aggregates by now.
             wait_until(lambda: not shows_figures(member) and readiness(member).startswith("not ready: no commit"))
             # And what was on its way is given up.
             wait_until(lambda: member.event("the state does not answer; claiming again") is not None, 120)
         finally:
             os.kill(pid, signal.SIGCONT)
-        arena.feeder.wait()
         arena.finish().check_all()
 
 
@@ -300,6 +303,7 @@ def test_nothing_is_missing_where_only_the_end_of_a_transaction_was_not_read(kaf
                 for number in range(10):
                     event = {"id": f"id-{number}", "ts": START_MS + number, **rest}
                     producer.send(name, json.dumps(event).encode(), key=b"-", partition=0, timestamp_ms=event["ts"])
+                producer.flush()
                 end()
             producer.close()
             ends[TopicPartition(name, 0)] = 22  # ten records and a marker, twice

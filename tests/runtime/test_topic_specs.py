@@ -51,6 +51,9 @@ WRONG = [
     (state_spec("t", 4), found(4, **COMPACT), "needs delete", "cleanup.policy=delete"),
     (state_spec("t", 4), found(4, **KEPT, retention_ms=604800000), "retention.ms=604800000", "retention.ms=-1"),
     (state_spec("t", 4), found(4, **KEPT, retention_bytes=10), "retention.bytes=10", "retention.bytes=-1"),
+    (state_spec("t", 4), found(4, **KEPT, max_message_bytes=999_999), "bytes=999999", "max.message.bytes=1000000"),
+    (counts_spec("t", 4), found(4, **COMPACT, max_message_bytes=100), "bytes=100", "max.message.bytes=1000000"),
+    (maps_spec("t"), found(1, **COMPACT, max_message_bytes=100), "bytes=100", "max.message.bytes=1000000"),
     (
         maps_spec("t"),
         found(1, 3, **COMPACT, min_insync_replicas=1),

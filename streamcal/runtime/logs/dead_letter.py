@@ -23,6 +23,7 @@ import structlog
 from kafka.errors import AuthorizationError, KafkaError, KafkaTimeoutError, MessageSizeTooLargeError
 
 from streamcal.errors import BrokerError
+from streamcal.runtime.logs.kafka_client_faults import close_producer
 from streamcal.runtime.logs.kafka_errors import Trouble, passes
 from streamcal.serve.process_counters import ProcessCounters
 from streamcal.stream.events import Record, RejectedRecord
@@ -140,7 +141,7 @@ class DeadLetters:
     def close(self, timeout_s: float) -> None:
         """Let go of the producer."""
         if self._producer is not None:
-            self._producer.close(timeout=timeout_s)
+            close_producer(self._producer, timeout_s)
             self._producer = None
 
     def _put(self, letter: _Letter) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Mapping
 from typing import Any
 
-from kafka.errors import IllegalStateError
+from kafka.errors import IllegalStateError, KafkaError
 
-__all__ = ["seek", "take_up_parked", "topic_id"]
+__all__ = ["close_producer", "poll", "seek", "topic_id"]
 
 
 def seek(consumer: Any, part: Any, offset: int) -> None:
@@ -24,8 +26,21 @@ def seek(consumer: Any, part: Any, offset: int) -> None:
         raise IllegalStateError(str(error)) from error
 
 
-def take_up_parked(consumer: Any) -> None:
-    """Let records that were parked while their part was paused be read; call it before each poll.
+def close_producer(producer: Any, timeout_s: float) -> None:
+    """Stop a producer, after at most so long for what is on its way, whatever becomes of it.
+
+    Where not everything is acknowledged in time the client raises, and stops nothing: its thread goes on, and would send
+    what was given up long after another took over.
+    """
+    with contextlib.suppress(KafkaError):
+        producer.close(timeout=timeout_s)
+    if not getattr(producer, "_closed", True):
+        producer._sender.force_close()  # noqa: SLF001, there is no other way to it
+        producer._closed = True  # noqa: SLF001, else it is tried again, and fails again, when memory is freed
+
+
+def poll(consumer: Any, timeout_ms: int) -> Mapping[Any, list[Any]]:
+    """Records of a consumer whose parts are paused and resumed, those that were parked meanwhile among them.
 
     The client parks what is left of a fetch when its part is paused, and takes it up once the part is resumed, but only
     where its slot for the records in line is None. A fetch that was read to its end stays in that slot; then the part
@@ -34,6 +49,8 @@ def take_up_parked(consumer: Any) -> None:
     fetcher = getattr(consumer, "_fetcher", None)
     if fetcher is not None and not getattr(fetcher, "_next_partition_records", None):
         fetcher._next_partition_records = None  # noqa: SLF001, there is no other way to it
+    fetched: Mapping[Any, list[Any]] = consumer.poll(timeout_ms=timeout_ms)
+    return fetched
 
 
 def topic_id(consumer: Any, topic: str) -> str | None:

@@ -13,6 +13,7 @@ from kafka.errors import (
     IllegalGenerationError,
     IllegalStateError,
     KafkaError,
+    MessageSizeTooLargeError,
     OffsetOutOfRangeError,
     RebalanceInProgressError,
     UnknownError,
@@ -65,6 +66,10 @@ def passes(error: KafkaError) -> bool:
 
 def refusal(error: KafkaError, where: str) -> BrokerError:
     """What to say when trying again cannot help."""
+    if isinstance(error, MessageSizeTooLargeError):
+        what = "a record of ours is larger than its topic takes"
+        hint = "raise max.message.bytes of the topics of state, counts and maps (docs/how-to/kafka.md); nothing is lost"
+        return BrokerError(what, where=where, hint=hint)
     hint = "check the rights of this user and that no other process has the same kafka.group_instance_id"
     return BrokerError(f"the broker refuses: {error}", where=where, hint=hint)
 

@@ -24,7 +24,7 @@ from kafka.errors import IllegalStateError, KafkaError, NoOffsetForPartitionErro
 
 from streamcal.errors import BrokerError
 from streamcal.runtime.cluster import Fetched, Part
-from streamcal.runtime.logs.kafka_client_faults import seek, take_up_parked, topic_id
+from streamcal.runtime.logs.kafka_client_faults import poll, seek, topic_id
 from streamcal.runtime.logs.kafka_clients import admin_timeout_ms
 from streamcal.runtime.logs.kafka_errors import Trouble, out_of_range, passes, refusal
 from streamcal.runtime.logs.kafka_progress import STALLED_S, ProgressWatch
@@ -149,7 +149,7 @@ class KafkaMembership:
             if records:
                 self._beside.sample(role, number, records)
             found[role, number] = (records, reached)
-        self._watch(progress=bool(found))
+        self._watch(fetched)
         return found
 
     def open(self, part: Part, offset: int | None) -> int:
@@ -228,9 +228,8 @@ class KafkaMembership:
         return self._role[part.topic], part.partition
 
     def _fetch(self, timeout_s: float) -> Mapping[Any, list[Any]]:
-        take_up_parked(self._consumer)
         try:
-            fetched: Mapping[Any, list[Any]] = self._consumer.poll(timeout_ms=int(timeout_s * 1000))
+            fetched = poll(self._consumer, int(timeout_s * 1000))
         except NoOffsetForPartitionError:
             self._listener.moved = True  # parts that were never committed: settling pauses them
         except OffsetOutOfRangeError as error:
@@ -305,16 +304,31 @@ class KafkaMembership:
                     hint=MADE_ANEW,
                 )
 
-    def _watch(self, *, progress: bool) -> None:
-        open_ = () if progress else [part for part in self._next if part not in self._held_back]
-        behind = {f"{part.topic}[{part.partition}]": lag for part in open_ if (lag := self._lag(part) or 0) > 0}
-        if self._progress.stalled(progress=progress, behind=bool(behind)):
-            log.warning("behind without progress; the consumer is made anew", seconds=STALLED_S, unread=behind)
-            self._consumer.close(autocommit=False, timeout_ms=_COMMIT_MS)
-            self.parts, self._next = frozenset(), {}
-            self.generation += 1
-            self._progress.begin()
-            self._join()
+    def _watch(self, moved: Collection[Any]) -> None:
+        """Make the consumer anew where it is behind and gets nothing."""
+        behind = [part for part in self._next if part not in self._held_back and (self._lag(part) or 0) > 0]
+        stalled = self._progress.stalled(behind, moved=moved)
+        if not stalled:
+            return
+        self._progress.begin()
+        unread = self._readable(stalled)
+        if not unread:
+            return  # a transaction is open: nothing may be read beyond its first record
+        log.warning("behind without progress; the consumer is made anew", seconds=STALLED_S, unread=unread)
+        self._consumer.close(autocommit=False, timeout_ms=_COMMIT_MS)
+        self.parts, self._next = frozenset(), {}
+        self.generation += 1
+        self._join()
+
+    def _readable(self, parts: Sequence[Any]) -> dict[str, int]:
+        """How many records each part has that may be read, of those that have any; asks the broker."""
+        try:
+            ends = self._consumer.end_offsets(parts, timeout_ms=admin_timeout_ms)
+        except KafkaError as error:
+            self._tolerate("the ends of partitions that get nothing are not told", error)
+            return {}
+        left = {f"{part.topic}[{part.partition}]": ends[part] - self._position(part) for part in parts}
+        return {part: count for part, count in left.items() if count > 0}
 
     def _lag(self, part: Any) -> int | None:
         try:

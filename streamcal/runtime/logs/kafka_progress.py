@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, Final
 
 __all__ = ["STALLED_S", "ProgressWatch"]
 
 STALLED_S: Final = 60.0
 """Behind for so long without a record: twice the client's longest back-off and a broker's restart."""
+_ALONE: Final = 10
+"""A part that gets nothing while others do may be waiting for its turn; so many times as long it is not."""
 
 
 class ProgressWatch:
-    """Measures how long a consumer has been behind without a record.
+    """Measures how long parts have been behind without a record.
 
     Parameters
     ----------
@@ -21,26 +23,40 @@ class ProgressWatch:
     now : callable
         Monotonic seconds.
 
-    >>> clock = iter([0.0, 50.0, 110.0, 111.0, 171.0])
+    >>> clock = iter([0.0, 50.0, 110.0, 111.0, 171.0, 172.0, 773.0])
     >>> watch = ProgressWatch(60.0, lambda: next(clock))
-    >>> watch.stalled(progress=False, behind=True), watch.stalled(progress=True, behind=True)
-    (False, False)
-    >>> watch.stalled(progress=False, behind=True), watch.stalled(progress=False, behind=True)
-    (False, True)
+    >>> watch.stalled({"a"}, moved=()), watch.stalled({"a"}, moved={"a"})
+    ([], [])
+    >>> watch.stalled({"a"}, moved=()), watch.stalled({"a"}, moved=())
+    ([], ['a'])
+    >>> watch.stalled({"a", "b"}, moved={"a"}), watch.stalled({"a", "b"}, moved={"a"})
+    ([], ['b'])
     """
 
     def __init__(self, stalled_s: float = STALLED_S, now: Callable[[], float] = time.monotonic) -> None:
         self._stalled_s = stalled_s
         self._now = now
-        self._since_s = now()
+        self._any_s = now()
+        self._since_s: dict[Any, float] = {}
 
     def begin(self) -> None:
         """An assignment was settled, or a consumer made."""
-        self._since_s = self._now()
+        self._any_s = self._now()
+        self._since_s = {}
 
-    def stalled(self, *, progress: bool, behind: bool) -> bool:
-        """Whether the consumer is to be made anew; asked after every poll."""
-        now = self._now()
-        if progress or not behind:
-            self._since_s = now
-        return now - self._since_s > self._stalled_s
+    def stalled(self, behind: Collection[Any], *, moved: Iterable[Any]) -> list[Any]:
+        """Parts for which the consumer is to be made anew; asked after every poll.
+
+        Parameters
+        ----------
+        behind : collection
+            Parts that are read and not at their end.
+        moved : iterable
+            Those of which this poll had something.
+        """
+        now, moved = self._now(), set(moved)
+        if moved or not behind:
+            self._any_s = now
+        self._since_s = {part: now if part in moved else self._since_s.get(part, self._any_s) for part in behind}
+        alone_s = self._stalled_s if now - self._any_s > self._stalled_s else _ALONE * self._stalled_s
+        return [part for part, since in self._since_s.items() if now - min(since, now) > alone_s]

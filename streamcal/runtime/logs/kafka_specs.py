@@ -26,7 +26,13 @@ __all__ = [
     "topic_problems",
 ]
 
-CHECKED_SETTINGS: Final = ("cleanup.policy", "retention.ms", "retention.bytes", "min.insync.replicas")
+CHECKED_SETTINGS: Final = (
+    "cleanup.policy",
+    "retention.ms",
+    "retention.bytes",
+    "min.insync.replicas",
+    "max.message.bytes",
+)
 """Settings of an existing topic that are asked for."""
 
 LARGEST_LETTER: Final = 65 * 2**20
@@ -35,6 +41,10 @@ LARGEST_LETTER: Final = 65 * 2**20
 
 LARGEST_PART: Final = 32 * 2**20
 """Largest record of a counts topic made here, compressed: thousands of busy segments in one pane."""
+
+
+USUAL_RECORD: Final = 1_000_000
+"""What every topic that we write to has to take; brokers take a little more unless told otherwise."""
 
 
 class Problem(NamedTuple):
@@ -68,6 +78,8 @@ class TopicSpec:
         Operations (Kafka's names) this user needs on it.
     ours : bool
         Whether it may be made here, and must survive the loss of a broker.
+    record_bytes : int
+        It has to take records, and batches of them, of this size.
     """
 
     key: str
@@ -80,6 +92,7 @@ class TopicSpec:
     kept: bool = False
     rights: tuple[str, ...] = ()
     ours: bool = True
+    record_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +128,7 @@ def maps_spec(name: str) -> TopicSpec:
         settings={"cleanup.policy": "compact"},
         cleanup=frozenset({"compact"}),
         rights=("DESCRIBE", "DESCRIBE_CONFIGS", "READ", "WRITE"),
+        record_bytes=USUAL_RECORD,
     )
 
 
@@ -128,6 +142,7 @@ def counts_spec(name: str, partitions: int) -> TopicSpec:
         settings={"cleanup.policy": "compact", "max.message.bytes": str(LARGEST_PART)},
         cleanup=frozenset({"compact"}),
         rights=("DESCRIBE", "DESCRIBE_CONFIGS", "READ", "WRITE"),
+        record_bytes=USUAL_RECORD,
     )
 
 
@@ -142,6 +157,7 @@ def state_spec(name: str, partitions: int) -> TopicSpec:
         cleanup=frozenset({"delete"}),
         kept=True,
         rights=("DELETE", "DESCRIBE", "DESCRIBE_CONFIGS", "READ", "WRITE"),
+        record_bytes=USUAL_RECORD,
     )
 
 
@@ -198,6 +214,11 @@ def topic_problems(spec: TopicSpec, found: FoundTopic) -> Iterator[Problem]:
             if found.settings.get(setting, "-1") != "-1":
                 text = f"{what} has {setting}={found.settings[setting]}, which deletes what is still needed"
                 yield Problem(text, _alter(spec.name, setting, "-1"))
+    if int(found.settings.get("max.message.bytes", spec.record_bytes)) < spec.record_bytes:
+        yield Problem(
+            f"{what} has max.message.bytes={found.settings['max.message.bytes']}: what is written there can be larger",
+            _alter(spec.name, "max.message.bytes", str(spec.record_bytes)),
+        )
     if spec.ours and found.replicas > 1 and found.settings.get("min.insync.replicas") in {"0", "1"}:
         yield Problem(
             f"{what} has {found.replicas} replicas and min.insync.replicas={found.settings['min.insync.replicas']}: "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator, Sequence
 from functools import partial
 from hashlib import blake2b
@@ -13,6 +12,7 @@ from kafka import TopicPartition
 from kafka.errors import KafkaError
 
 from streamcal.errors import BrokerError
+from streamcal.runtime.logs.kafka_client_faults import close_producer
 from streamcal.runtime.logs.kafka_clients import KafkaClients, admin_timeout_ms
 from streamcal.runtime.logs.kafka_errors import passes, refusal
 from streamcal.runtime.logs.kafka_specs import LARGEST_PART
@@ -78,8 +78,7 @@ class Producing:
         """Let go of the connection, whatever is on its way."""
         producer, self._producer = self._producer, None
         if producer is not None:
-            with contextlib.suppress(KafkaError):  # of what is on its way nothing is known, whatever it says
-                producer.close(timeout=1.0)
+            close_producer(producer, 1.0)
 
     def _given_up(self, error: KafkaError) -> AppendUncertainError | BrokerError:
         self.close()

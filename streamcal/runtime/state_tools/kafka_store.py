@@ -18,6 +18,7 @@ from streamcal.roles.task import CountsTopic
 from streamcal.runtime.cluster import Part
 from streamcal.runtime.config import Config
 from streamcal.runtime.logs.kafka_checks import partition_counts, topic_ids
+from streamcal.runtime.logs.kafka_client_faults import poll
 from streamcal.runtime.logs.kafka_clients import KafkaClients, admin_timeout_ms
 from streamcal.runtime.logs.kafka_state import KafkaCounts, KafkaRecordLog, Producing
 from streamcal.runtime.repartition import input_topics
@@ -168,7 +169,7 @@ class KafkaStateStore:
         with self._speaking():
             self._consumer.pause(*(set(stop) - lacking))
             self._consumer.resume(*lacking)
-            fetched = self._consumer.poll(timeout_ms=_POLL_MS)
+            fetched = poll(self._consumer, _POLL_MS)
         for target, records in fetched.items():
             waiting[target].extend(record for record in records if record.offset < stop[target])
 

@@ -19,6 +19,7 @@ from kafka import OffsetAndMetadata
 from kafka.errors import KafkaError, MessageSizeTooLargeError, UnknownError
 
 from streamcal.errors import BrokerError
+from streamcal.runtime.logs.kafka_client_faults import close_producer
 from streamcal.runtime.transforming.clients import NOTHING, TRANSACTION_S
 from streamcal.runtime.transforming.failures import transaction_failed, unplaced
 from streamcal.runtime.transforming.membership import Batch
@@ -113,8 +114,8 @@ class Transactions:
 
     def close(self) -> None:
         """Leave the broker."""
-        with self._watchdog.over("closing the producer"), contextlib.suppress(KafkaError):
-            self._producer.close(timeout=_CLOSE_S)
+        with self._watchdog.over("closing the producer"):
+            close_producer(self._producer, _CLOSE_S)
 
     def _send(self, record: Outgoing) -> Any:
         headers = [(name, b"" if value is None else value) for name, value in record.headers]
