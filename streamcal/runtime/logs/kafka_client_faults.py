@@ -29,8 +29,8 @@ def seek(consumer: Any, part: Any, offset: int) -> None:
 def close_producer(producer: Any, timeout_s: float) -> None:
     """Stop a producer, after at most so long for what is on its way, whatever becomes of it.
 
-    Where not everything is acknowledged in time the client raises, and stops nothing: its thread goes on, and would send
-    what was given up long after another took over.
+    Where not everything is acknowledged in time the client raises, and stops nothing: its thread goes on, and would
+    send what was given up long after another took over.
     """
     with contextlib.suppress(KafkaError):
         producer.close(timeout=timeout_s)
