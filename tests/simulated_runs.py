@@ -17,6 +17,7 @@ from simulated_cluster import World
 
 from streamcal.engine import Engine
 from streamcal.maps.document import MapDocument, decode
+from streamcal.maps.loop import PublishMap
 from streamcal.parts.mark import MarkKey
 from streamcal.parts.part import Part, StoredKey
 from streamcal.runtime.cluster import Part as LogPart
@@ -86,8 +87,9 @@ def logs_of(events: Sequence[Event]) -> dict[LogPart, list[LogRecord]]:
     return logs
 
 
-def undisturbed(events: Sequence[Event], rules: Rules) -> Engine:
-    """One process that nothing happens to; advances of idle logs among its events."""
+def undisturbed(events: Sequence[Event], rules: Rules) -> tuple[Engine, list[PublishMap]]:
+    """One process that nothing happens to, advances of idle logs among its events; and every map it published."""
+    maps: list[PublishMap] = []
     direct = engine(rules, range(SOURCES), cuts=CUTS, **OPTIONS)
     waiting: list[Event] = []
     for event in events:
@@ -95,12 +97,12 @@ def undisturbed(events: Sequence[Event], rules: Rules) -> Engine:
         if "advance" not in value:
             waiting.append(event)
         if "advance" in value or len(waiting) == 50:
-            direct.handle(slices(waiting))
+            maps += direct.handle(slices(waiting))
             waiting = []
         if "advance" in value:
-            direct.advance_idle(TOPIC[topic], partition, value["advance"])
-    direct.handle(slices(waiting))
-    return direct
+            maps += direct.advance_idle(TOPIC[topic], partition, value["advance"])
+    maps += direct.handle(slices(waiting))
+    return direct, maps
 
 
 def with_advances(events: Sequence[Event], monitor: Monitor) -> list[Event]:
@@ -197,7 +199,10 @@ def differences(seed: int, **sizes: int) -> tuple[list[str], Counter[str]]:
     world.counts.compact()
     if read_afresh(world) != expected_panes(truth):
         found.append("counts read afresh from the compacted topic")
-    found += differences_from(undisturbed(events, rules), aggregation.aggregator)
+    direct, maps = undisturbed(events, rules)
+    found += differences_from(direct, aggregation.aggregator)
+    if told(world.maps) != told(maps):
+        found.append("maps published")
     return found, world.hit
 
 
@@ -284,10 +289,10 @@ def panes_of(truth: Any, kind: str) -> Mapping[Any, Any]:
     return truth.counts(CUTS[1:], "prediction", kind)
 
 
-def maps_of(world: World) -> list[Any]:
-    """Documents as they were published, repetitions left out."""
-    found: dict[Any, Any] = {}
-    for command in world.maps:
+def told(commands: Sequence[PublishMap]) -> dict[str, list[Any]]:
+    """What was published under each key, in order, repetitions left out."""
+    found: dict[str, dict[int, Any]] = {}
+    for command in commands:
         document = decode(command.document)
-        found[command.key, document.version] = document
-    return list(found.values())
+        found.setdefault(command.key, {}).setdefault(document.version, (document.at_ms, *_what_it_does(document)))
+    return {key: list(documents.values()) for key, documents in found.items()}

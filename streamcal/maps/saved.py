@@ -6,7 +6,8 @@ from streamcal.maps.document import MapDocument, decode, encode
 from streamcal.maps.families import Identity, Map, Platt, Prior, Tracking, from_parameters
 from streamcal.maps.families_knots import Cir, Girb, Isotonic
 from streamcal.maps.families_logit import Beta, Intercept, Temperature
-from streamcal.state.trees import Tree, foreign
+from streamcal.maps.publishing import PublishMap
+from streamcal.state.trees import Tree, foreign, recorded
 
 __all__: list[str] = []
 
@@ -22,4 +23,5 @@ def _read_map(tree: Tree) -> Map:
 
 for _cls in (Identity, Prior, Intercept, Temperature, Platt, Tracking, Beta, Isotonic, Girb, Cir):
     foreign(_cls, "Map", _write_map, _read_map)
+recorded(PublishMap)
 foreign(MapDocument, "MapDocument", encode, decode)

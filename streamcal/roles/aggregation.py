@@ -2,7 +2,8 @@
 
 It reads the counts topic in order and remembers how far. Its decisions are a function of what is final there, so that
 whoever takes over from the last snapshot decides the same again. A decision is written down (a snapshot) before its map
-is published, and the maps in force are published again at a takeover: so a map that anyone saw is never forgotten.
+is published; what was decided and may not have been published, and the maps in force, are published at a takeover: so a
+map that anyone saw is never forgotten, and every map that was decided is on the topic.
 """
 
 from __future__ import annotations
@@ -65,7 +66,8 @@ class Aggregation:
     names, tally, aggregator
     """
 
-    STATE = ("position", "aggregator", "_merge")
+    STATE = ("position", "aggregator", "_merge", "_unpublished")
+    ADDED = ("_unpublished",)
 
     def __init__(
         self,
@@ -88,6 +90,7 @@ class Aggregation:
         self._snapshot_after = snapshot_after
         self._fresh = True
         self._asked = False
+        self._unpublished: list[PublishMap] = []
 
     def take_over(self, about: bytes) -> Iterator[Restored]:
         """Claim the state and take it up; yields progress. Raises as `Task.take_over`."""
@@ -172,19 +175,22 @@ class Aggregation:
         FencedError, AppendUncertainError
             This role is not ours any more, or may not be: drop it.
         """
-        commands = self.aggregator.take_commands()
-        if commands or self._asked or self._read_bytes >= max(_WORTH * self._snapshot_after, self._snapshot_bytes):
+        self._unpublished += self.aggregator.take_commands()
+        worth = self._read_bytes >= max(_WORTH * self._snapshot_after, self._snapshot_bytes)
+        if self._unpublished or self._asked or worth:
             self.snapshot()
             # Only what no takeover will read again may go, and a takeover goes on from the snapshot.
             self._take_back(topic)
-        if commands:
-            publish(commands)
+        if self._unpublished:
+            publish(self._unpublished)
+            self._unpublished = []
 
     def republish(self, publish: Publish) -> None:
-        """Publish the maps in force once more, after a takeover: the owner before may have died in between."""
-        commands = [command for loop in self.aggregator.loops.values() for command in loop.standing()]
-        if commands:
+        """Publish what an owner before may have died over, and the maps in force once more."""
+        standing = [command for loop in self.aggregator.loops.values() for command in loop.standing()]
+        if commands := [*self._unpublished, *standing]:
             publish(commands)
+            self._unpublished = []
 
     def snapshot(self) -> None:
         """Write the whole state down."""
