@@ -236,3 +236,22 @@ def test_what_the_daemon_read_is_deleted_an_hour_later(kafka: str, topics: Topic
 
 def written_again(daemon: Daemon) -> float:
     return sum(value for (name, _), value in daemon.samples().items() if name == "streamcal_repartitioned_total")
+
+
+def test_a_backlog_of_a_partition_that_waits_for_another_is_written_whole(
+    kafka: str, topics: Topics, tmp_path: Path
+) -> None:
+    names = dict(zip("po", (*topics("predictions", partitions=2), *topics("outcomes", partitions=2)), strict=True))
+    producer = KafkaProducer(bootstrap_servers=kafka, linger_ms=20, batch_size=200_000)
+    each = 30_000  # more than is held back of a partition
+    for partition in (1, 0):
+        for number in range(each):
+            at = START_MS + partition * each + number
+            data = b'{"id":"%d-%d","ts":%d,"label":1}' % (partition, number, at)
+            producer.send(names["o"], data, key=b"customer", partition=1 - partition, timestamp_ms=at)
+    producer.close()
+    with Daemon(config(kafka, names, "outcomes"), tmp_path) as daemon:
+        accepted = "streamcal_outcomes_accepted_total", frozenset[tuple[str, str]]()
+        wait_until(lambda: daemon.samples().get(accepted) == 2 * each)
+        assert daemon.terminate() == 0
+        assert daemon.errors == ""
