@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 )
 def test_several_monitors_count_each_pair_once(kafka_broker: Broker, tmp_path: Path, blows: tuple[str, ...]) -> None:
     with MonitorArena(kafka_broker.bootstrap, tmp_path, StreamPlan(6_000, 3, seed=8)) as arena:
-        crowd = Crowd(arena, kafka_broker, random.Random(8))
+        crowd = Crowd(arena, kafka_broker, random.Random(8), len(blows))
         for blow in blows:
-            strike(crowd, blow, 0.3)
+            strike(crowd, blow)
         arena.finish().check_all()

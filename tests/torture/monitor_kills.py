@@ -83,11 +83,17 @@ class Crowd:
     arena : MonitorArena
     broker : Broker
     draw : Random
+    blows : int
+        What there is of the stream has to do for so many.
     size : int
     """
 
-    def __init__(self, arena: MonitorArena, broker: Broker, draw: random.Random, size: int = 3) -> None:
+    def __init__(
+        self, arena: MonitorArena, broker: Broker, draw: random.Random, blows: int = 12, size: int = 3
+    ) -> None:
         self.arena, self.broker, self.draw, self.size = arena, broker, draw, size
+        self.share = 0.5 / blows
+        """Of the stream, with each blow; as much again at most for what is awaited in its course."""
         self._fed = 0.0
         for _ in range(size):
             arena.member()
@@ -200,10 +206,11 @@ class Crowd:
 
     def _await_fault(self, victim: Member) -> None:
         """Go on with the stream until the fault strikes; where it is too rare, this strikes instead."""
-        deadline = time.monotonic() + 40
-        while victim.alive and victim.fault is None and time.monotonic() < deadline:
+        for _ in range(40):
+            if not victim.alive or victim.fault is not None:
+                break
             self.arena.feeder.wait()
-            self.feed(0.01, 1.0)
+            self.feed(self.share / 80, 1.0)
             time.sleep(0.2)
         if victim.alive and victim.fault is None:
             self.arena.hit["crowd: a point was not reached"] += 1
@@ -228,7 +235,7 @@ class Crowd:
                 others = 1
             wait_until(lambda: self._members() <= others, 90)
             self.arena.feeder.wait()
-            self.feed(0.02, 1.0)
+            self.feed(self.share / 4, 1.0)
             self.arena.wait_work(timeout_s=90)
         finally:
             victim.process.send_signal(signal.SIGCONT)
@@ -251,9 +258,9 @@ BLOWS = (
 """What can befall a crowd: methods of `Crowd`."""
 
 
-def strike(crowd: Crowd, blow: str, share: float) -> None:
-    """One blow, with `share` of the stream coming in meanwhile."""
-    crowd.feed(share)
+def strike(crowd: Crowd, blow: str) -> None:
+    """One blow, while the stream goes on."""
+    crowd.feed(crowd.share)
     getattr(crowd, blow)()
     crowd.settle()
     crowd.arena.hit[f"crowd: {blow.replace('_', ' ')}"] += 1
@@ -279,10 +286,10 @@ def main(argv: Sequence[str] | None = None) -> int:
                     _verdict(arena, labels)
             if given.blows:
                 with MonitorArena(broker.bootstrap, Path(folder) / "crowd", plan, sizes_for(given.pairs)) as arena:
-                    crowd = Crowd(arena, broker, draw)
+                    crowd = Crowd(arena, broker, draw, given.blows)
                     blows = [blow for _ in range(given.blows) for blow in draw.sample(BLOWS, len(BLOWS))]
                     for blow in blows[: given.blows]:
-                        strike(crowd, blow, 0.5 / given.blows)  # a zombie and what is awaited take more of it
+                        strike(crowd, blow)
                     _verdict(arena, labels)
     return 0
 
