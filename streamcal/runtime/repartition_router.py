@@ -188,11 +188,24 @@ class Router:
         for topic, merge in self._merges.items():
             behind = [part.partition for part in self._next if part.topic == topic and self._is_behind(part)]
             self._route(topic, merge.take(behind))
+        self._pass_markers()
         self._hold_back()
         behind = [part for part in self._next if self._is_behind(part)]
         parts = [*behind, *(part for part in self._next if self._waits(part))]
         self._unwritten_roles = frozenset(self._role[part.topic] for part in parts)
         self._watch([part for part in behind if part not in self._consumer.paused()], fetched)
+
+    def _pass_markers(self) -> None:
+        """Go on behind what is no record: once that is deleted, an offset before it would look like lost records."""
+        if self._stopped.is_set():
+            return  # perhaps before everything taken was sent
+        for part, at in self._next.items():
+            if not self._waits(part):
+                try:
+                    reached = self._consumer.position(part, timeout_ms=0)
+                except KafkaError:
+                    continue
+                self._next[part] = max(at, reached or 0)
 
     def _route(self, topic: str, ready: Sequence[Routed]) -> None:
         role = self._role[topic]

@@ -44,6 +44,7 @@ class Consumer:
         self.member = ME
         self.sought: list[int] = []
         self.listener: Any = None
+        self.reached: int | None = None
 
     def partitions_for_topic(self, _: str) -> set[int]:
         return {0}
@@ -68,6 +69,9 @@ class Consumer:
 
     def seek(self, _: Any, offset: int) -> None:
         self.sought.append(offset)
+
+    def position(self, _: Any, timeout_ms: int) -> int | None:
+        return self.reached
 
     def group_metadata(self) -> ConsumerGroupMetadata:
         return self.member
@@ -107,6 +111,20 @@ def test_records_are_handed_out_with_the_offsets_behind_them_and_who_read_them(w
     assert batch is not None
     assert batch.offsets == {PART: 6}
     assert batch.member is ME
+
+
+def test_what_is_no_record_is_passed_with_the_records_before_it_and_by_itself(watchdog: Watchdog) -> None:
+    consumer = Consumer(assigned, records(4, 5), committed=4)
+    membership = reading(watchdog, consumer)
+    assert [membership.batch(0), membership.batch(0)] == [None, None]
+    consumer.reached = 7  # a marker at 6
+    batch = membership.batch(0)
+    assert batch is not None
+    assert batch.offsets == {PART: 7}
+    membership.committed(batch)
+    assert membership.batch(0) is None
+    consumer.reached = 20  # a transaction that was aborted
+    assert membership.batch(0) == Batch({}, {PART: 20}, ME)
 
 
 def test_records_in_hand_are_dropped_when_partitions_are_revoked_meanwhile(watchdog: Watchdog) -> None:

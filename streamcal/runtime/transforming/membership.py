@@ -127,9 +127,9 @@ class Membership:
         while taken and (left := until - time.monotonic()) > 0 and sum(map(len, taken.values())) < self._most:
             for part, records in self._fetch(left).items():
                 taken.setdefault(part, []).extend(records)
-        if not taken or self._listener.moved:
+        if self._listener.moved:
             return None
-        return self._checked(taken)
+        return self._checked(taken) if taken else self._passed()
 
     def committed(self, batch: Batch) -> None:
         """Note that the transaction of `batch` was committed."""
@@ -163,7 +163,27 @@ class Membership:
             # The client's promise; a broken one would be written twice, or out of order, and nobody would know.
             assert records[0].offset >= self._committed[part], f"{part} was read again from {records[0].offset}"
             assert all(a.offset < b.offset for a, b in itertools.pairwise(records)), f"{part} is disordered"
-        return Batch(taken, {part: records[-1].offset + 1 for part, records in taken.items()}, member)
+        return Batch(
+            taken, {part: self._position(part, records[-1].offset + 1) for part, records in taken.items()}, member
+        )
+
+    def _passed(self) -> Batch | None:
+        """A batch without records, where markers of transactions alone were passed.
+
+        Once their topic has deleted them, an offset before them would look like records that are gone.
+        """
+        reached = {part: self._position(part, at) for part, at in self._committed.items() if self._is_ours(part)}
+        passed = {part: at for part, at in reached.items() if at > self._committed[part]}
+        member = self._member() if passed else None
+        return None if member is None else Batch({}, passed, member)
+
+    def _position(self, part: Any, least: int) -> int:
+        """Where reading goes on: after the last record, and after what is no record behind it."""
+        try:
+            reached = self._consumer.position(part, timeout_ms=0)
+        except KafkaError:
+            reached = None
+        return max(least, reached or 0)
 
     def _fetch(self, timeout_s: float) -> dict[Any, list[Any]]:
         try:
