@@ -139,18 +139,22 @@ class KafkaMembership:
             self._settled()
             return {}
         found: dict[Part, tuple[Sequence[Any], int]] = {}
-        for part in self._next:
-            records = fetched.get(part, [])
-            reached = self._position(part)
-            if not records and reached == self._next[part]:
-                continue
-            self._next[part] = reached
-            role, number = self._part(part)
-            if records:
-                self._beside.sample(role, number, records)
-            found[role, number] = (records, reached)
+        for part, records in fetched.items():
+            if part in self._next:
+                self._next[part] = self._position(part, records[-1].offset + 1)
+                self._beside.sample(*self._part(part), records)
+                found[self._part(part)] = (records, self._next[part])
+        if not fetched:
+            found = self._passed()
         self._watch(fetched)
         return found
+
+    def _passed(self) -> dict[Part, tuple[Sequence[Any], int]]:
+        """Parts in which there was no record, and something that is none: markers, and what was aborted."""
+        reached = {part: self._position(part, at) for part, at in self._next.items()}
+        passed = {part: at for part, at in reached.items() if at > self._next[part]}
+        self._next |= passed
+        return {self._part(part): ((), at) for part, at in passed.items()}
 
     def open(self, part: Part, offset: int | None) -> int:
         """Read a part from `offset` on; see `Group.open`."""
@@ -327,27 +331,33 @@ class KafkaMembership:
         except KafkaError as error:
             self._tolerate("the ends of partitions that get nothing are not told", error)
             return {}
-        left = {f"{part.topic}[{part.partition}]": ends[part] - self._position(part) for part in parts}
+        left = {
+            f"{part.topic}[{part.partition}]": ends[part] - self._position(part, self._next[part]) for part in parts
+        }
         return {part: count for part, count in left.items() if count > 0}
 
     def _lag(self, part: Any) -> int | None:
+        end = self._end(part)
+        return None if end is None else max(0, end - self._position(part, self._next[part]))
+
+    def _end(self, part: Any) -> int | None:
+        """As far as the broker has told with records."""
         try:
             end: int | None = self._consumer.highwater(part)
         except IllegalStateError:  # between two assignments
             return None
-        if end is None or end <= self._next[part]:
-            return None if end is None else 0
-        return max(0, end - self._position(part))
+        return end
 
-    def _position(self, part: Any) -> int:
-        """Where reading goes on: after the last record, and after transaction markers behind it."""
-        if self._listener.moved:
-            return self._next[part]
+    def _position(self, part: Any, least: int) -> int:
+        """Where reading goes on: after the last record, which is before `least`, and what is no record behind it."""
+        end = self._end(part)
+        if self._listener.moved or end is None or end <= least:
+            return least
         try:
             reached = self._consumer.position(part, timeout_ms=0)
         except KafkaError:
             reached = None
-        return max(self._next[part], reached or 0)
+        return max(least, reached or 0)
 
     def _tolerate(self, what: str, error: KafkaError) -> None:
         """Go on after what time can heal; refuse the rest.

@@ -127,8 +127,6 @@ class Membership:
         while taken and (left := until - time.monotonic()) > 0 and sum(map(len, taken.values())) < self._most:
             for part, records in self._fetch(left).items():
                 taken.setdefault(part, []).extend(records)
-        if self._listener.moved:
-            return None
         return self._checked(taken) if taken else self._passed()
 
     def committed(self, batch: Batch) -> None:
@@ -155,6 +153,8 @@ class Membership:
         return member if known else None
 
     def _checked(self, taken: Mapping[Any, list[Any]]) -> Batch | None:
+        if self._listener.moved:
+            return None
         member = self._member()
         if member is None or not taken.keys() <= self._committed.keys():
             self._listener.moved = True
@@ -172,6 +172,8 @@ class Membership:
 
         Once their topic has deleted them, an offset before them would look like records that are gone.
         """
+        if self._listener.moved:
+            return None
         reached = {part: self._position(part, at) for part, at in self._committed.items() if self._is_ours(part)}
         passed = {part: at for part, at in reached.items() if at > self._committed[part]}
         member = self._member() if passed else None
