@@ -49,6 +49,7 @@ class Running:
         self._monitor = monitor
         self._readers = readers
         self._commit_pace = Pace(commit_every_s)
+        self._commit_every_s = commit_every_s
         self._progress_pace = Pace(_PROGRESS_S)
         self._session_s = session_s
         self._since_s: float | None = None
@@ -90,7 +91,8 @@ class Running:
     def _good_until_s(self) -> float | None:
         """When what the group last confirmed of us is too old to go by; None: nothing yet."""
         good = self._monitor.last_good_s
-        return None if good is None else good + self._session_s
+        # It confirms with commits: where they are further apart than the session is long, one has to be missed.
+        return None if good is None else good + max(self._session_s, 2 * self._commit_every_s)
 
     def _tell_readiness(self) -> None:
         recovering = self._monitor.recovering

@@ -92,7 +92,11 @@ CHANGES: Final[tuple[Rule, ...]] = (
     Rule("topics.predictions", "rebuild", "offsets belong to a topic"),
     Rule("topics.outcomes", "rebuild", "offsets belong to a topic"),
     Rule("topics.counts", "rebuild", "the other topic lacks what was told so far"),
-    Rule("topics.state", "allowed", "the other topic holds another state, or none"),
+    Rule(
+        "topics.state",
+        "allowed",
+        "begins anew with another `topics.counts`; the same one holds counts of the old state, and is refused",
+    ),
     Rule("topics.maps", "allowed", "the maps in force are published there at once"),
     Rule("topics.dead_letter", "allowed", "holds for events read from then on"),
     Rule("events.format", "allowed", "events remembered are decoded already"),

@@ -107,10 +107,11 @@ def check_state_kept(clients: KafkaClients, state: str, counts: str) -> None:
         consumer.close(timeout_ms=admin_timeout_ms)
     if ends[counts] and not ends[state]:
         raise BrokerError(
-            f"topic {state!r} is empty, and topic {counts!r} holds counts told under claims that were in it: it was "
-            "deleted and made anew",
+            f"topic {state!r} is empty, and topic {counts!r} holds counts told under claims of a state: it was deleted "
+            "and made anew, or topics.state was changed",
             where=clients.servers,
-            hint="begin anew with `streamcal state reset`, or read the inputs again with `streamcal state rebuild`; "
+            hint="put topics.state back if it was changed, or change topics.counts too; else begin anew with "
+            "`streamcal state reset`, or read the inputs again with `streamcal state rebuild`; "
             "both take the old counts back",
         )
 
