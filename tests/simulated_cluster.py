@@ -275,6 +275,9 @@ class SimulatedCluster:
             found.setdefault(command.key, []).append(command.document)
         return found
 
+    def newest_maps(self) -> Mapping[str, bytes | None]:
+        return {command.key: command.document for command in self.world.maps}
+
     def close(self) -> None:
         pass
 

@@ -13,8 +13,9 @@ from dataclasses import replace
 from typing import Any, Final
 
 from streamcal.aggregator import Aggregator
-from streamcal.errors import StateFormatError
+from streamcal.errors import MapDocumentError, StateFormatError
 from streamcal.maps import saved  # noqa: F401, maps and documents become values of states
+from streamcal.maps.document import decode
 from streamcal.maps.loop import MapRequest, PublishMap
 from streamcal.maps.wanted import Attempted
 from streamcal.parts.mark import Mark, MarkKey
@@ -187,10 +188,21 @@ class Aggregation:
 
     def republish(self, publish: Publish) -> None:
         """Publish what an owner before may have died over, and the maps in force once more."""
-        standing = [command for loop in self.aggregator.loops.values() for command in loop.standing()]
-        if commands := [*self._unpublished, *standing]:
+        if commands := [*self._unpublished, *self._standing()]:
             publish(commands)
             self._unpublished = []
+
+    def outbid(self, newest: Mapping[str, bytes | None], publish: Publish) -> None:
+        """Publish maps in force where `newest` (by key) is an older one, or none that can be read.
+
+        A record without a value stays: somebody has withdrawn the map.
+        """
+        standing = self._standing()
+        if behind := [command for command in standing if _is_older(newest.get(command.key), command.document)]:
+            publish(behind)
+
+    def _standing(self) -> list[PublishMap]:
+        return [command for loop in self.aggregator.loops.values() for command in loop.standing()]
 
     def snapshot(self) -> None:
         """Write the whole state down."""
@@ -230,6 +242,15 @@ class Aggregation:
             topic.publish(_model_of(key), key, None)
         if stale:
             topic.flush()
+
+
+def _is_older(value: bytes | None, document: bytes) -> bool:
+    if value is None:
+        return False
+    try:
+        return decode(value).version < decode(document).version
+    except MapDocumentError:
+        return True
 
 
 def _model_of(key: bytes) -> str | None:

@@ -129,6 +129,10 @@ class Cluster(Protocol):
         """Documents of the maps topic by key, oldest first."""
         ...
 
+    def newest_maps(self) -> Mapping[str, bytes | None]:
+        """The last record by key of those appended since this was first asked; None: without a value."""
+        ...
+
     def close(self) -> None:
         """Let go of all resources."""
         ...

@@ -57,8 +57,8 @@ class MonitorSettings:
         How long a role is left alone after another has claimed it.
     chunk_bytes, snapshot_after : int
         Size of a record of the state, and of what a snapshot is worth.
-    publish_again_s : float
-        Between two times that the maps in force are published although nothing changed.
+    outbid_s : float
+        Between two looks at what others publish as maps.
     """
 
     engine: EngineSettings
@@ -69,7 +69,7 @@ class MonitorSettings:
     retry_s: float = 5.0
     chunk_bytes: int = CHUNK_BYTES
     snapshot_after: int = SNAPSHOT_AFTER
-    publish_again_s: float = 60.0
+    outbid_s: float = 60.0
 
 
 class Observer:
@@ -113,7 +113,7 @@ class Monitor:
         self._fenced: dict[Part, float] = {}
         self._pacing = Pacing(settings.pacing, cluster, now)
         self._held_back: set[int] = set()
-        self._publish_again_s = now() + settings.publish_again_s
+        self._outbid_at_s = now() + settings.outbid_s
         self.last_good_s: float | None = None
         self.read: Counter[str] = Counter()
 
@@ -172,7 +172,7 @@ class Monitor:
         taken = self._cluster.group.commit(offsets)
         if taken:
             self.last_good_s = self._now()
-            self._publish_again()
+            self._outbid()
         return taken
 
     def close(self) -> None:
@@ -184,17 +184,18 @@ class Monitor:
         """What the aggregators here show."""
         return [aggregation.picture() for aggregation in self.aggregations.values()]
 
-    def _publish_again(self) -> None:
-        """Publish the maps in force now and then, as long as the group takes us for a member.
+    def _outbid(self) -> None:
+        """Publish maps in force once more where older ones stand behind them, as long as the group confirms us.
 
         One who aggregated before us and was stopped right before it published does so when it wakes, behind our maps:
         a topic that is compacted then would keep its map alone.
         """
-        if self._now() < self._publish_again_s:
+        if not self.aggregations or self._now() < self._outbid_at_s:
             return
-        self._publish_again_s = self._now() + self._settings.publish_again_s
+        self._outbid_at_s = self._now() + self._settings.outbid_s
+        newest = self._cluster.newest_maps()
         for shard, aggregation in list(self.aggregations.items()):
-            self._guarded(partial(aggregation.republish, self._cluster.publish_maps), (COUNTS, shard))
+            self._guarded(partial(aggregation.outbid, newest, self._cluster.publish_maps), (COUNTS, shard))
 
     def _hold_back(self) -> None:
         """Read no more: what is read is remembered until it can be committed. Polls go on, so we stay a member."""
@@ -336,6 +337,7 @@ class Monitor:
 
     def _resume_aggregation(self, shard: int, found: Aggregation) -> None:
         self.aggregations[shard] = found
+        self._cluster.newest_maps()  # from here on; see `_outbid`
         if found.fresh:
             found.adopt(self._cluster.published_maps())
         else:

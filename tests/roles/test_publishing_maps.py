@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pytest
 from simulated_cluster import Process, World
 from state_topics import quiet_world, run_to_end
 
+from streamcal.maps.document import content_hash, decode, encode
 from streamcal.maps.loop import PublishMap
 from streamcal.runtime.monitor import Observer
 
@@ -60,13 +62,24 @@ def test_maps_whose_owner_died_before_they_were_published_are_published_in_order
 def test_behind_a_map_that_a_sleeper_published_late_those_in_force_are_published_again(world: World) -> None:
     (process,) = world.processes.values()
     standing = [c for loop in aggregation_of(process).aggregator.loops.values() for c in loop.standing()]
-    late = PublishMap(standing[0].key, b"an older map")
-    world.maps.append(late)
-    process.monitor.commit()
-    before = len(world.maps)
-    world.seconds += world.settings.publish_again_s + 1
-    process.monitor.commit()
-    assert world.maps[before:] == standing
+    first = standing[0]
+    document = decode(first.document)
+    older = msgspec.structs.replace(document, version=document.version - 1)
+    older = msgspec.structs.replace(older, hash=content_hash(older))
+
+    def published(late: bytes | None) -> list[PublishMap]:
+        world.maps.append(PublishMap(first.key, late))  # type: ignore[arg-type]
+        before = len(world.maps)
+        process.monitor.commit()
+        assert len(world.maps) == before
+        world.seconds += world.settings.outbid_s + 1
+        process.monitor.commit()
+        return world.maps[before:]
+
+    assert published(encode(older)) == [first]
+    assert published(first.document) == []
+    assert published(b"nothing that can be read") == [first]
+    assert published(None) == []  # withdrawn by a person
 
 
 def test_while_nothing_can_be_committed_nothing_is_read_and_afterwards_everything() -> None:

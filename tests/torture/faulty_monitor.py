@@ -86,6 +86,9 @@ class FaultyCluster:
     def published_maps(self) -> Mapping[str, Sequence[bytes]]:
         return self._cluster.published_maps()
 
+    def newest_maps(self) -> Mapping[str, bytes | None]:
+        return self._cluster.newest_maps()
+
     def close(self) -> None:
         self._cluster.close()
 

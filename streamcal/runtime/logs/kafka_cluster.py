@@ -19,6 +19,7 @@ from streamcal.runtime.logs.dead_letter import DeadLetters
 from streamcal.runtime.logs.kafka_canary import check_partitioning
 from streamcal.runtime.logs.kafka_checks import ensure_topics, topic_ids
 from streamcal.runtime.logs.kafka_clients import KafkaClients
+from streamcal.runtime.logs.kafka_maps_tail import MapsTail
 from streamcal.runtime.logs.kafka_membership import MADE_ANEW, KafkaMembership
 from streamcal.runtime.logs.kafka_notes import GroupNotes
 from streamcal.runtime.logs.kafka_specs import LARGEST_LETTER, counts_spec, state_spec
@@ -90,6 +91,7 @@ class KafkaCluster:
             self._beside.router.open()
         self.dead_letters = _dead_letters(config, clients, inputs, counters)
         self._producing = Producing(clients)
+        self._tail = MapsTail(clients, topics.maps)
         self.counts: CountsTopic = KafkaCounts(self._producing, counts, SHARDS)
 
         def check(found: Mapping[str, int]) -> None:
@@ -137,8 +139,13 @@ class KafkaCluster:
                 found[key] = sound
         return found
 
+    def newest_maps(self) -> Mapping[str, bytes | None]:
+        """What is appended to the maps topic; see `MapsTail`."""
+        return self._tail.newest()
+
     def close(self) -> None:
         """Leave the group and the broker."""
+        self._tail.close()
         if self._beside.router is not None:
             self._beside.router.close()
         self.group.close()
