@@ -1,6 +1,7 @@
 """Silent partitions: which are idle, and how far their watermarks follow.
 
-A partition is idle once it is read to its end and has been silent for a while. It follows the lowest partition of its
+A partition is idle once it is read to its end and has been silent for a while; one that is held back, or that nobody
+listened to because something else took long, is not silent. It follows the lowest partition of its
 topic that is not idle, in whatever process that is; of those elsewhere it knows what their processes said with their
 last commit to the group. What is said may be old: a watermark is then lower than it is by now, and a partition of which
 nothing is known holds everyone back. So nothing is advanced too far, only later. Each advance is written down with the
@@ -136,11 +137,18 @@ class Idle:
         self._now = now
         self._wall_ms = wall_ms
         self._heard: dict[Part, float] = {}
-        self._looked_s = now()
+        self._looked_s = self._listened_s = now()
 
     def heard(self, part: Part) -> None:
         """Records came, or the partition was opened."""
         self._heard[part] = self._now()
+
+    def listen(self) -> None:
+        """Records have just been asked for; where that was not done for long, silence begins anew."""
+        now, before = self._now(), self._listened_s
+        self._listened_s = now
+        if now - before > max(_EVERY_S, self._rules.timeout_s / 2):
+            self._heard = dict.fromkeys(self._heard, now)
 
     def forget(self, parts: Iterable[Part]) -> None:
         """These are not ours any more."""

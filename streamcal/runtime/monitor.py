@@ -126,7 +126,8 @@ class Monitor:
         self._recover()
         self._join(fetched)
         self._aggregate(fetched)
-        self._pacing.step(self.tasks)
+        if not self._held_back:  # of what is held back nothing can be heard
+            self._pacing.step(self.tasks)
 
     @property
     def assigned(self) -> bool:

@@ -83,6 +83,8 @@ class Pacing:
         StateLimitError
             Too many predictions wait for release.
         """
+        if self._idle is not None:
+            self._idle.listen()
         if not tasks:
             return
         lag = self._cluster.group.lag()
@@ -94,6 +96,8 @@ class Pacing:
 
     def _follow(self, tasks: Mapping[int, Task], lag: Mapping[Part, int]) -> None:
         idle = self._idle
+        for number, topic in self._pressure.held.items():
+            self.heard((topic, number))
         if idle is None or not idle.due():
             return
         standings = idle.standings({number: task.source for number, task in tasks.items()}, lag)
