@@ -71,10 +71,10 @@ def main() -> None:
         del monitor
         second = KafkaCluster(config)
         monitor = Monitor(settings, second, time.monotonic)
-        while not monitor.recovering:
+        while not monitor.roles.recovering:
             monitor.step(0.25)
         start, cpu = time.monotonic(), time.process_time()
-        while monitor.recovering or len(monitor.tasks) < args.partitions:
+        while monitor.roles.recovering or len(monitor.tasks) < args.partitions:
             monitor.step(0.0)
         seconds = time.monotonic() - start
         found = sum(task.source.pending for task in monitor.tasks.values())

@@ -22,8 +22,9 @@ from streamcal.maps.loop import PublishMap
 from streamcal.parts.mark import MarkKey
 from streamcal.parts.part import StoredKey
 from streamcal.runtime.cluster import Fetched, Part
+from streamcal.runtime.held_roles import MonitorSettings
 from streamcal.runtime.logs.base import LogRecord
-from streamcal.runtime.monitor import Monitor, MonitorSettings
+from streamcal.runtime.monitor import Monitor
 from streamcal.state.claimed_log import AppendUncertainError, LogUnavailableError
 from streamcal.state.memory_log import MemoryCounts, MemoryRecordLog
 from streamcal.state.reading import decoded
@@ -220,7 +221,7 @@ class Process:
         """Snapshots sooner than their size asks for: what was told before them is not told again."""
         for number, task in list(self.monitor.tasks.items()):
             if not task.changed:
-                self.monitor._guarded(task.snapshot, ("task", number))
+                self.monitor.roles.guarded(task.snapshot, ("task", number))
 
     def boundary(self, scale: float = 1.0) -> None:
         """Between two calls to the outside, where a process may die."""
@@ -230,7 +231,7 @@ class Process:
     def idle(self) -> bool:
         """Whether nothing is left to read or to recover."""
         monitor, world = self.monitor, self.world
-        if monitor.recovering or not monitor.aggregations or len(monitor.tasks) < world.sources:
+        if monitor.roles.recovering or not monitor.aggregations or len(monitor.tasks) < world.sources:
             return False
         read = all(
             task.offsets.get(topic) == len(world.logs[topic, number])

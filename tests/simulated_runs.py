@@ -21,9 +21,10 @@ from streamcal.maps.loop import PublishMap
 from streamcal.parts.mark import MarkKey
 from streamcal.parts.part import Part, StoredKey
 from streamcal.runtime.cluster import Part as LogPart
+from streamcal.runtime.held_roles import MonitorSettings
 from streamcal.runtime.idle import IdleRules
 from streamcal.runtime.logs.base import LogRecord
-from streamcal.runtime.monitor import Monitor, MonitorSettings
+from streamcal.runtime.monitor import Monitor
 from streamcal.runtime.monitor_wiring import count_settings, source_settings
 from streamcal.runtime.pacing import PacingSettings
 from streamcal.state.packing import pack

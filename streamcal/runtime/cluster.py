@@ -7,15 +7,17 @@ used from one thread.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from streamcal.maps.loop import PublishMap
 from streamcal.roles.task import CountsTopic
 from streamcal.state.claimed_log import RecordLog
 from streamcal.stream.events import Record
 
-__all__ = ["Cluster", "Fetched", "Group", "Part"]
+__all__ = ["COUNTS", "Cluster", "Fetched", "Group", "Part"]
 
+COUNTS: Final = "counts"
+"""Role of the counts topic, beside those of the inputs."""
 Part = tuple[str, int]
 Fetched = Mapping[Part, tuple[Sequence[Record], int]]
 """Records by part, and the offset of the record after them."""

@@ -19,11 +19,12 @@ from streamcal import __version__
 from streamcal.runtime.claims import about_of
 from streamcal.runtime.cluster import Cluster
 from streamcal.runtime.config import Config
+from streamcal.runtime.held_roles import MonitorSettings
 from streamcal.runtime.logging_setup import configure_logging, relay_client_warnings
 from streamcal.runtime.logs.kafka_cluster import KafkaCluster
 from streamcal.runtime.loop import Readers
 from streamcal.runtime.map_requests import MapDesk
-from streamcal.runtime.monitor import Monitor, MonitorSettings
+from streamcal.runtime.monitor import Monitor
 from streamcal.runtime.monitor_wiring import monitor_settings
 from streamcal.runtime.rejections import Rejections
 from streamcal.runtime.running import Running

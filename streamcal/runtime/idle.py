@@ -1,8 +1,8 @@
 """Silent partitions: which are idle, and how far their watermarks follow.
 
 A partition is idle once it is read to its end and has been silent for a while; one that is held back, or that nobody
-listened to because something else took long, is not silent. It follows the lowest partition of its
-topic that is not idle, in whatever process that is; of those elsewhere it knows what their processes said with their
+listened to because something else took long or the broker was away, is not silent. It follows the lowest partition of
+its topic that is not idle, in whatever process that is; of those elsewhere it knows what their processes said with their
 last commit to the group. What is said may be old: a watermark is then lower than it is by now, and a partition of which
 nothing is known holds everyone back. So nothing is advanced too far, only later. Each advance is written down with the
 task, so that a recount knows it.
@@ -148,7 +148,11 @@ class Idle:
         now, before = self._now(), self._listened_s
         self._listened_s = now
         if now - before > max(_EVERY_S, self._rules.timeout_s / 2):
-            self._heard = dict.fromkeys(self._heard, now)
+            self.deaf()
+
+    def deaf(self) -> None:
+        """Nothing can be heard, or could until now: silence begins anew."""
+        self._heard = dict.fromkeys(self._heard, self._now())
 
     def forget(self, parts: Iterable[Part]) -> None:
         """These are not ours any more."""

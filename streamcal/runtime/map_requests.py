@@ -15,7 +15,8 @@ import structlog
 from streamcal.errors import StreamcalError
 from streamcal.maps.loop import MapRequest
 from streamcal.roles.aggregation import Aggregation
-from streamcal.runtime.monitor import COUNTS, Monitor
+from streamcal.runtime.cluster import COUNTS
+from streamcal.runtime.monitor import Monitor
 from streamcal.serve.requests import RequestQueue, State, Tracked
 
 __all__ = ["MapDesk"]
@@ -82,7 +83,7 @@ class MapDesk:
         asked = request.asked
         aggregation = next(iter(self._monitor.aggregations.values()), None)
         if aggregation is None:
-            recovering = any(role == COUNTS for role, _ in self._monitor.recovering)
+            recovering = any(role == COUNTS for role, _ in self._monitor.roles.recovering)
             return _CarriedOut(request, "refused", _RECOVERING if recovering else _ELSEWHERE)
         wanted = MapRequest(asked.what, asked.who, asked.why, asked.version, asked.family)
         try:

@@ -7,8 +7,8 @@ from streamcal.early.shift_panes import slot_panes
 from streamcal.parts.source_counts import CountSettings
 from streamcal.runtime.claims import about_of
 from streamcal.runtime.config import Config
+from streamcal.runtime.held_roles import MonitorSettings
 from streamcal.runtime.idle import IdleRules
-from streamcal.runtime.monitor import MonitorSettings
 from streamcal.runtime.pacing import PacingSettings
 from streamcal.runtime.wiring import engine_settings
 from streamcal.settings import EngineSettings

@@ -75,6 +75,11 @@ class Pacing:
         if self._idle is not None:
             self._idle.forget((topic, number) for topic in TOPICS)
 
+    def deaf(self) -> None:
+        """The broker does not confirm us, or nothing may be read: no silence is one."""
+        if self._idle is not None:
+            self._idle.deaf()
+
     def step(self, tasks: Mapping[int, Task]) -> None:
         """Let idle partitions follow, and the side of a task wait that is too far ahead.
 

@@ -95,10 +95,10 @@ class Running:
         return None if good is None else good + max(self._session_s, 2 * self._commit_every_s)
 
     def _tell_readiness(self) -> None:
-        recovering = self._monitor.recovering
+        recovering = self._monitor.roles.recovering
         if recovering:
             self._since_s = self._since_s or time.time()
-            remaining = self._monitor.remaining
+            remaining = self._monitor.roles.remaining
             reason = "recovering " + ", ".join(f"{role} {n}" for role, n in sorted(recovering))
             self._readers.readiness.recovering(reason, Recovering(self._since_s, remaining))
             if self._progress_pace.due():
@@ -108,8 +108,8 @@ class Running:
         if self._since_s is not None:
             log.info("all recovered", seconds=round(time.time() - self._since_s, 1))
             self._since_s = None
-        if self._monitor.assigned:
-            until_s = self._good_until_s() if self._monitor.works else None
+        if self._monitor.roles.assigned:
+            until_s = self._good_until_s() if self._monitor.roles.works else None
             self._readers.readiness.ready(until_s=math.inf if until_s is None else until_s)
 
     def _counts(self) -> list[WindowCounts]:

@@ -115,7 +115,7 @@ def test_where_another_process_aggregates_or_this_one_still_recovers_it_is_said(
     for each in (1, 2):
         world.end(each)
     third.monitor.step(0.0)
-    assert ("counts", 0) in third.monitor.recovering
+    assert ("counts", 0) in third.monitor.roles.recovering
     number = third.ask("pin")
     third.commit()
     assert third.told(number)[0] == "refused"

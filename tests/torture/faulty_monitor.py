@@ -22,7 +22,7 @@ from streamcal.errors import StreamcalError
 from streamcal.maps.loop import PublishMap
 from streamcal.runtime.cluster import Cluster, Fetched, Group, Part
 from streamcal.runtime.daemon import run
-from streamcal.runtime.monitor import MonitorSettings
+from streamcal.runtime.held_roles import MonitorSettings
 
 __all__ = ["POINTS"]
 
