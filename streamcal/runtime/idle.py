@@ -2,10 +2,10 @@
 
 A partition is idle once it is read to its end and has been silent for a while; one that is held back, or that nobody
 listened to because something else took long or the broker was away, is not silent. It follows the lowest partition of
-its topic that is not idle, in whatever process that is; of those elsewhere it knows what their processes said with their
-last commit to the group. What is said may be old: a watermark is then lower than it is by now, and a partition of which
-nothing is known holds everyone back. So nothing is advanced too far, only later. Each advance is written down with the
-task, so that a recount knows it.
+its topic that is not idle, in whatever process that is; of those elsewhere it knows what their processes said with
+their last commit to the group. What is said may be old: a watermark is then lower than it is by now, and a partition
+of which nothing is known holds everyone back. So nothing is advanced too far, only later. Each advance is written
+down with the task, so that a recount knows it.
 """
 
 from __future__ import annotations
