@@ -166,7 +166,7 @@ def world_of(seed: int, events: Sequence[Event], rules: Rules) -> World:
     )
     world = World(seed, logs_of(events), monitor, SOURCES)
     world.arrivals = arrivals_of(seed, events, world)
-    idle = IdleRules(timeout_s=IDLE_S, behind_clock_ms=2 * PANE_MS if seed % 4 == 0 else None)
+    idle = IdleRules(timeout_s=IDLE_S, behind_clock_ms=2 * PANE_MS if seed % 4 == 0 else None, steady_ms=10**15)
     pacing = PacingSettings(idle, ahead_bytes=2_000, wall_ms=lambda: START_MS + int(world.seconds / RUN_S * SPAN_MS))
     world.settings = replace(monitor, pacing=pacing)
     return world

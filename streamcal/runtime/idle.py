@@ -10,6 +10,7 @@ down with the task, so that a recount knows it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -59,10 +60,13 @@ class IdleRules(msgspec.Struct, frozen=True):
         Silence of the wall clock after which a partition that is read to its end is idle.
     behind_clock_ms : int or None
         Where a whole topic is idle it follows the wall clock this far behind; None: it stands still.
+    steady_ms : int
+        By how much the wall clock may run away from the monotonic one before it counts as set.
     """
 
     timeout_s: float
     behind_clock_ms: int | None = None
+    steady_ms: int = 1_000
 
 
 def targets(
@@ -138,6 +142,7 @@ class Idle:
         self._wall_ms = wall_ms
         self._heard: dict[Part, float] = {}
         self._looked_s = self._listened_s = now()
+        self._began_ms, self._steady_s = wall_ms() - round(now() * 1000), -math.inf
 
     def heard(self, part: Part) -> None:
         """Records came, or the partition was opened."""
@@ -192,8 +197,17 @@ class Idle:
         return True
 
     def _clock(self) -> int | None:
-        behind_ms = self._rules.behind_clock_ms
-        return None if behind_ms is None else self._wall_ms() - behind_ms
+        """Where a topic that is idle as a whole goes to; nowhere while the wall clock has just been set.
+
+        An advance is for good, so a clock that stood wrong for a moment would make the next events late.
+        """
+        behind_ms, now, wall_ms = self._rules.behind_clock_ms, self._now(), self._wall_ms()
+        began_ms = wall_ms - round(now * 1000)
+        if abs(began_ms - self._began_ms) > self._rules.steady_ms:
+            self._began_ms, self._steady_s = began_ms, now
+        if behind_ms is None or now - self._steady_s < self._rules.timeout_s:
+            return None
+        return wall_ms - behind_ms
 
 
 def _told(topic: str, said: Mapping[Part, str]) -> dict[int, Standing]:

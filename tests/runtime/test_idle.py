@@ -79,6 +79,34 @@ def test_a_topic_that_is_silent_as_a_whole_stands_still_or_follows_the_clock() -
     assert moves(found) == {("predictions", 0, 930), ("predictions", 1, 930)}
 
 
+def test_a_clock_that_was_just_set_moves_nothing_until_it_has_been_steady_for_a_while() -> None:
+    clock = Clock()
+    look = idle(clock, behind_clock_ms=1_000)
+    silent = both(Standing(50, True), Standing(70, True))
+
+    def lifted() -> set[int]:
+        return {advance.to_ms for advance in look.advances(silent, dict)}
+
+    assert lifted() == {clock.wall_ms - 1_000}
+    for _ in range(20):
+        clock.now_s += 1.0
+        clock.wall_ms += 1_010  # it drifts
+        assert lifted() == {clock.wall_ms - 1_000}
+    clock.wall_ms += 3_600_000
+    for _ in range(3):
+        clock.now_s += 1.0
+        clock.wall_ms += 1_000
+        assert lifted() == set()
+    clock.wall_ms -= 3_600_000
+    assert lifted() == set()
+    clock.now_s += 9.0
+    clock.wall_ms += 9_000
+    assert lifted() == set()
+    clock.now_s += 1.0
+    clock.wall_ms += 1_000
+    assert lifted() == {clock.wall_ms - 1_000}
+
+
 def test_the_clock_moves_nothing_while_one_partition_is_awake() -> None:
     found = idle(Clock(wall_ms=1_000), behind_clock_ms=70).advances(both(Standing(5, True), Standing(50, False)), dict)
     assert moves(found) == {("predictions", 0, 50)}

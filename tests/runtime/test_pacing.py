@@ -45,7 +45,7 @@ class Group:
 def test_a_side_that_waits_for_the_other_is_not_idle() -> None:
     clock = [0.0]
     rules = IdleRules(timeout_s=5.0, behind_clock_ms=0)
-    settings = PacingSettings(rules, ahead_bytes=10, wall_ms=lambda: 5_000)
+    settings = PacingSettings(rules, ahead_bytes=10, wall_ms=lambda: 5_000 + int(clock[0] * 1000))
     group, task = Group(), Task()
     cluster: Any = SimpleNamespace(group=group, sources=1)
     pacing = Pacing(settings, cluster, lambda: clock[0])
@@ -66,7 +66,7 @@ def test_a_side_that_waits_for_the_other_is_not_idle() -> None:
 
 def test_a_silence_to_which_nobody_listened_begins_anew() -> None:
     clock = [0.0]
-    settings = PacingSettings(IdleRules(timeout_s=5.0, behind_clock_ms=0), wall_ms=lambda: 5_000)
+    settings = PacingSettings(IdleRules(timeout_s=5.0, behind_clock_ms=0), wall_ms=lambda: 5_000 + int(clock[0] * 1000))
     group, task = Group(), Task()
     group.unread = 0
     cluster: Any = SimpleNamespace(group=group, sources=1)
