@@ -189,3 +189,32 @@ def test_without_a_topic_rejected_records_are_not_kept(kafka: str, topics: Topic
         wait_until(lambda: rejected(daemon, ["malformed"]) == {"malformed": 5})
         assert total(daemon, "streamcal_dead_letter_total") == 0
         assert daemon.terminate() == 0
+
+
+def test_letters_that_expired_while_their_topic_was_away_arrive_once_it_is_back(
+    kafka: str, topics: Topics, tmp_path: Path
+) -> None:
+    names = dict(zip("po", topics("predictions", "outcomes"), strict=True))
+    letters = f"dead-{uuid4().hex[:10]}"
+    settings = config(kafka, names, letters, producer={"request_timeout_ms": 2000, "delivery_timeout_ms": 3000})
+    bad = [{"value": b"bad %d" % number, "timestamp_ms": START_MS} for number in range(20)]
+    admin = KafkaAdminClient(bootstrap_servers=kafka)
+    try:
+        with Daemon(settings, tmp_path) as daemon:
+            daemon.wait_ready()
+            send(kafka, names["p"], bad[:1])
+            wait_until(lambda: total(daemon, "streamcal_dead_letter_total") == 1)
+            admin.delete_topics([letters])
+            wait_until(lambda: letters not in admin.list_topics())
+            offsets = send(kafka, names["p"], bad[1:])
+            wait_until(lambda: any("Expiring" in line.get("message", "") for line in daemon.logged))
+            create_topics(kafka, {letters: 1})
+            wait_until(lambda: total(daemon, "streamcal_dead_letter_total") >= len(bad))
+            assert daemon.terminate() == 0
+            assert daemon.errors == ""
+    finally:
+        admin.close()
+    stored = {(record.key, record.value) for record in read_all(kafka, letters)}
+    assert stored == {
+        (f"{names['p']},0,{offset}".encode(), record["value"]) for offset, record in zip(offsets, bad[1:], strict=True)
+    }

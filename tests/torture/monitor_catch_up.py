@@ -37,7 +37,7 @@ SPAN_MS = 2 * 3_600_000
 DELAY_MS = 30_000
 HORIZON_MS = 5 * 60_000
 PARTITIONS = 2
-LIMIT_BYTES = 450_000_000
+LIMIT_BYTES = 600_000_000
 """Stated: the process stays below it, numpy and the client's modules included."""
 NOTE = b"-" * 600
 NO_LIMIT = 10**12

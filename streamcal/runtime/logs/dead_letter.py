@@ -145,17 +145,17 @@ class DeadLetters:
             self._producer = None
 
     def _put(self, letter: _Letter) -> None:
-        if self._producer is None:
-            self._producer = self._open_producer()
         future = None
         try:
+            if self._producer is None:
+                self._producer = self._open_producer()
             future = self._producer.send(
                 self._topic, key=letter_key(letter.origin), value=letter.value, headers=letter.headers
             )
         except MessageSizeTooLargeError as error:
             self._refused(letter, error)
             return
-        except KafkaTimeoutError as error:
+        except (KafkaTimeoutError, BrokerError) as error:
             self._trouble.say(_LATER, error)
         except KafkaError as error:
             self._stop(error)
@@ -181,9 +181,21 @@ class DeadLetters:
             self._stop(error)
         if isinstance(error, KafkaTimeoutError) or passes(error):
             self._trouble.say(_LATER, error)
+            self._begin_anew()
             self._put(letter)
         else:
             self._refused(letter, error)
+
+    def _begin_anew(self) -> None:
+        """Send what is not stored through another producer.
+
+        An idempotent one that has given up a record waits for ever to know what became of it, and sends nothing more.
+        """
+        self.close(0.0)
+        self._pending = deque(
+            letter if letter.future is None or letter.future.succeeded() else letter._replace(future=None)
+            for letter in self._pending
+        )
 
     def _refused(self, letter: _Letter, error: KafkaError) -> None:
         self._counters.add("streamcal_dead_letter_failed", (letter.origin.topic, type(error).__name__))
