@@ -176,9 +176,7 @@ class World:
                 self.end(number)
 
     def finish(self) -> Process:
-        """No more faults: one process reads everything to the end."""
-        while self.delayed:
-            self.land()
+        """No more faults: one process reads everything to the end, and what is on its way still comes after that."""
         self.calm = True
         for number in list(self.processes):
             self.end(number)
@@ -189,7 +187,9 @@ class World:
             process.monitor.step(0.0)
             process.monitor.commit()
             if process.idle():
-                break
+                if not self.delayed:
+                    break
+                self.land()
         else:
             raise AssertionError("the last process did not come to the end of the logs")
         for _ in range(3):
