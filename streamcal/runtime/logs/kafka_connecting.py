@@ -89,6 +89,9 @@ _CAUSES: Final = (
 )
 """Most telling first; none of them is healed by trying again."""
 
+_OUR_LIMIT: Final = "RequestTimedOutError"
+"""What an attempt ends with that began right before our time was over; it says nothing of the broker."""
+
 _HANGS_UP: Final = _cause(
     r"(?P<detail>socket disconnected)",
     "the broker hangs up",
@@ -121,9 +124,10 @@ def connected(make: Callable[[float], Any], servers: str) -> Any:
         if found := _known(said):
             cause, detail = found
             raise BrokerError(f"{cause.meaning}: {detail}", where=servers, hint=cause.hint) from last
-    if said and (hung := _matching(_HANGS_UP, said[-1:])):
+    told = [line for line in said if _OUR_LIMIT not in line] or said
+    if told and (hung := _matching(_HANGS_UP, told[-1:])):
         raise BrokerError(f"{_HANGS_UP.meaning}: {hung}", where=servers, hint=_HANGS_UP.hint) from last
-    reason = said[-1] if said else str(last)
+    reason = told[-1] if told else str(last)
     hint = "check kafka.bootstrap_servers, the network, and kafka.security"
     raise BrokerError(f"no broker answers within {CONNECT_S:.0f} s: {reason}", where=servers, hint=hint) from last
 
