@@ -126,6 +126,11 @@ class World:
         del self.processes[number]
         self.rebalance()
 
+    def end_all(self) -> None:
+        """Every process is gone."""
+        for number in list(self.processes):
+            self.end(number)
+
     def rebalance(self) -> None:
         """Share all parts anew, as the range assignor does; some processes will not notice at once."""
         self.generation += 1
@@ -178,8 +183,7 @@ class World:
     def finish(self) -> Process:
         """No more faults: one process reads everything to the end, and what is on its way still comes after that."""
         self.calm = True
-        for number in list(self.processes):
-            self.end(number)
+        self.end_all()
         self.start()
         (process,) = self.processes.values()
         for _ in range(400):

@@ -30,10 +30,10 @@ from kafka.errors import KafkaError, NoOffsetForPartitionError, OffsetOutOfRange
 
 from streamcal.errors import StreamcalError
 from streamcal.runtime.logs.dead_letter import origin_of
-from streamcal.runtime.logs.kafka_client_faults import poll
+from streamcal.runtime.logs.kafka_client_faults import poll, position
 from streamcal.runtime.logs.kafka_clients import KafkaClients, admin_timeout_ms
 from streamcal.runtime.logs.kafka_errors import Trouble, out_of_range, passes, refusal
-from streamcal.runtime.logs.kafka_progress import STALLED_S, ProgressWatch
+from streamcal.runtime.logs.kafka_progress import STALLED_S, ProgressWatch, unread
 from streamcal.runtime.repartition import Inputs, Merge, Purge, Routed, router_group
 from streamcal.runtime.repartition_purge import delete_what_was_read
 from streamcal.runtime.repartition_sender import FOREVER_MS, Sender
@@ -100,6 +100,7 @@ class Router:
         self._ids = ids
         self._start = start
         self._counters = counters or ProcessCounters()
+        self._listener = _Listener()
         self._progress = ProgressWatch()
         self._trouble = Trouble()
         self._stopped = threading.Event()
@@ -190,22 +191,18 @@ class Router:
             self._route(topic, merge.take(behind))
         self._pass_markers()
         self._hold_back()
-        behind = [part for part in self._next if self._is_behind(part)]
-        parts = [*behind, *(part for part in self._next if self._waits(part))]
+        short = [part for part in self._next if self._is_behind(part)]
+        parts = [*short, *(part for part in self._next if self._waits(part))]
         self._unwritten_roles = frozenset(self._role[part.topic] for part in parts)
-        self._watch([part for part in behind if part not in self._consumer.paused()], fetched)
+        self._watch([part for part in short if part not in self._consumer.paused()], fetched)
 
     def _pass_markers(self) -> None:
-        """Go on behind what is no record: once that is deleted, an offset before it would look like lost records."""
+        """Go on behind what is no record; see `position`."""
         if self._stopped.is_set():
             return  # perhaps before everything taken was sent
         for part, at in self._next.items():
             if not self._waits(part):
-                try:
-                    reached = self._consumer.position(part, timeout_ms=0)
-                except KafkaError:
-                    continue
-                self._next[part] = max(at, reached or 0)
+                self._next[part] = position(self._consumer, part, at)
 
     def _route(self, topic: str, ready: Sequence[Routed]) -> None:
         role = self._role[topic]
@@ -288,16 +285,16 @@ class Router:
             return
         self._progress.begin()
         try:
-            ends = self._consumer.end_offsets(stalled, timeout_ms=admin_timeout_ms)
-            reached = {part: self._consumer.position(part, timeout_ms=0) or 0 for part in stalled}
+            left = unread(self._consumer, {part: position(self._consumer, part, 0) for part in stalled})
         except KafkaError as error:
             self._tolerate("the ends of partitions that get nothing are not told", error)
             return
-        if any(reached[part] < ends[part] for part in stalled):
-            log.warning(
-                "writing a topic again is behind without progress; the consumer is made anew", seconds=STALLED_S
-            )
+        if left:
+            what = "writing a topic again is behind without progress; the consumer is made anew"
+            log.warning(what, seconds=STALLED_S, unread=left)
+            self._commit()  # what waits for others is read again from there, by whoever it is given to
             self._consumer.close(autocommit=False, timeout_ms=5_000)
+            self._next, self._merges = {}, {}
             self._join()
 
     def _is_behind(self, part: Any) -> bool:

@@ -82,8 +82,7 @@ class Running:
     def _show(self) -> None:
         """Publish the newest picture; none where the aggregator is elsewhere or may be by now."""
         until_s = self._good_until_s()
-        pictures = self._monitor.pictures() if until_s is not None and time.monotonic() < until_s else []
-        if pictures and until_s is not None:
+        if until_s is not None and time.monotonic() < until_s and (pictures := self._monitor.pictures()):
             self._readers.holder.publish(pictures[0], until_s=until_s)
         else:
             self._readers.holder.withdraw()

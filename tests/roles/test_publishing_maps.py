@@ -21,8 +21,7 @@ def aggregation_of(process: Process) -> Any:
 
 
 def fresh_end(world: World) -> Process:
-    for number in list(world.processes):
-        world.end(number)
+    world.end_all()
     return run_to_end(world)
 
 

@@ -64,8 +64,7 @@ def assert_recounted(world: World, process: Process, events: Any, seed: int) -> 
 @pytest.mark.parametrize("seed", [1, 2, 3, 5])
 def test_after_a_reset_everything_is_read_and_counted_anew_and_once(seed: int) -> None:
     world, _, events, _ = run(seed)
-    for number in list(world.processes):
-        world.end(number)
+    world.end_all()
     done = reset(MemoryStore(world), ABOUT)
     assert done.taken_back > 0
     assert_recounted(world, run_to_end(world), events, seed)
@@ -184,8 +183,7 @@ def test_a_damaged_state_is_refused_by_a_start_and_mended_by_a_reset() -> None:
     del log.records[0]
     with pytest.raises(StateLostError, match="in the middle of what was written"):
         run_to_end(world)
-    for number in list(world.processes):
-        world.end(number)
+    world.end_all()
     reset(MemoryStore(world), ABOUT)
     assert_recounted(world, run_to_end(world), events, seed)
 
@@ -201,15 +199,13 @@ def test_what_is_not_ours_on_the_counts_topic_is_refused_and_taken_back_by_a_res
     for key, value in FOREIGN:
         world, events = quiet_world(seed)
         run_to_end(world)
-        for number in list(world.processes):
-            world.end(number)
+        world.end_all()
         world.counts.publish("a", key, value)
         world.counts.flush()
         with pytest.raises(StateFormatError, match="topic of counts, offset") as raised:
             run_to_end(world)
         assert "streamcal state reset" in raised.value.hint
-        for number in list(world.processes):
-            world.end(number)
+        world.end_all()
         reset(MemoryStore(world), ABOUT)
         assert_recounted(world, run_to_end(world), events, seed)
         world.counts.compact()
@@ -232,15 +228,13 @@ def test_what_is_not_ours_on_the_state_topic_is_refused_and_mended_by_a_reset(va
     seed = 3
     world, events = quiet_world(seed)
     run_to_end(world)
-    for number in list(world.processes):
-        world.end(number)
+    world.end_all()
     for log in world.state.values():
         log.append([value])  # type: ignore[list-item]
     with pytest.raises(StateFormatError, match="cannot be read") as raised:
         run_to_end(world)
     assert "streamcal state reset" in raised.value.hint
-    for number in list(world.processes):
-        world.end(number)
+    world.end_all()
     reset(MemoryStore(world), ABOUT)
     assert_recounted(world, run_to_end(world), events, seed)
 
@@ -278,12 +272,10 @@ def test_a_start_under_settings_that_the_state_cannot_follow_is_refused_however_
     run_to_end(world)
     world.settings = replace(world.settings, about=About(settings={"join.horizon": 90_000}).to_bytes())
     for _ in range(2):  # the claim of the process refused first says the new value, and wrote nothing under it
-        for number in list(world.processes):
-            world.end(number)
+        world.end_all()
         with pytest.raises(ConfigChangeError, match=r"join\.horizon: 60000 before, 90000 now"):
             run_to_end(world)
-    for number in list(world.processes):
-        world.end(number)
+    world.end_all()
     world.settings = replace(world.settings, about=About(settings={"join.horizon": 60_000}).to_bytes())
     run_to_end(world)
 
@@ -448,8 +440,7 @@ def test_a_gap_is_found_accepted_told_and_gone_from_the_windows_in_time() -> Non
     full, events = quiet_world(seed)
     world, _ = quiet_world(seed, cut={("predictions", 0): 20})
     run_to_end(world)
-    for number in list(world.processes):
-        world.end(number)
+    world.end_all()
     world.logs = full.logs
     store, settings = MemoryStore(world), world.settings
     store.first["predictions", 0] = 27
@@ -489,8 +480,7 @@ def test_a_gap_before_the_place_where_a_rebuild_begins_is_accepted_too() -> None
     seed = 4
     world, events = quiet_world(seed)
     run_to_end(world)
-    for number in list(world.processes):
-        world.end(number)
+    world.end_all()
     store, settings = MemoryStore(world), world.settings
     begin = {0: {"predictions": 20, "outcomes": 15}}
     reset(store, ABOUT, begin)

@@ -21,6 +21,7 @@ from kafka.errors import (
 )
 
 from streamcal.errors import BrokerError
+from streamcal.runtime.logs.kafka_client_faults import known_id
 from streamcal.runtime.logs.kafka_clients import KafkaClients, admin_timeout_ms
 from streamcal.runtime.logs.kafka_specs import (
     CHECKED_SETTINGS,
@@ -109,8 +110,8 @@ def topic_ids(clients: KafkaClients, names: Mapping[str, str]) -> dict[str, str]
         described = _described(admin, list(names.values()), clients.servers)
     finally:
         admin.close()
-    ids = {role: str(described[name].get("topic_id") or "") for role, name in names.items() if name in described}
-    return {role: known for role, known in ids.items() if known.strip("0-")}
+    ids = {role: known_id(described[name].get("topic_id")) for role, name in names.items() if name in described}
+    return {role: known for role, known in ids.items() if known is not None}
 
 
 def check_group(clients: KafkaClients, group_id: str) -> None:

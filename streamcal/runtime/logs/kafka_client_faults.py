@@ -8,7 +8,7 @@ from typing import Any
 
 from kafka.errors import IllegalStateError, KafkaError
 
-__all__ = ["close_producer", "poll", "seek", "topic_id"]
+__all__ = ["close_producer", "known_id", "poll", "position", "seek", "topic_id"]
 
 
 def seek(consumer: Any, part: Any, offset: int) -> None:
@@ -53,6 +53,19 @@ def poll(consumer: Any, timeout_ms: int) -> Mapping[Any, list[Any]]:
     return fetched
 
 
+def position(consumer: Any, part: Any, least: int) -> int:
+    """Where reading goes on: after the last record, which is before `least`, and what is no record behind it.
+
+    Markers of transactions, and what was aborted, take offsets and are never handed out. An offset before them would
+    look like lost records once their topic has deleted them.
+    """
+    try:
+        reached = consumer.position(part, timeout_ms=0)
+    except KafkaError:
+        reached = None
+    return max(least, reached or 0)
+
+
 def topic_id(consumer: Any, topic: str) -> str | None:
     """Kafka's own id of a topic as the client last heard it; None where it did not.
 
@@ -60,5 +73,14 @@ def topic_id(consumer: Any, topic: str) -> str | None:
     one from where it was in the old.
     """
     cluster = getattr(consumer, "_cluster", None)
-    found = "" if cluster is None else str(cluster.topic_id(topic) or "")
-    return found if found.strip("0-") else None
+    return None if cluster is None else known_id(cluster.topic_id(topic))
+
+
+def known_id(told: Any) -> str | None:
+    """Kafka's own id of a topic as text; None of a broker that has none, or tells zeros.
+
+    >>> known_id("7d0c6f3e-0000-4000-8000-000000000001"), known_id("00000000-0000-0000-0000-000000000000")
+    ('7d0c6f3e-0000-4000-8000-000000000001', None)
+    """
+    text = str(told or "")
+    return text if text.strip("0-") else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -12,10 +11,11 @@ from kafka.errors import KafkaError
 from streamcal.errors import BrokerError
 from streamcal.runtime.logs.kafka_clients import KafkaClients, admin_timeout_ms
 from streamcal.runtime.logs.kafka_errors import Trouble
+from streamcal.runtime.logs.kafka_topics import keyed_up_to
 
 __all__ = ["MapsTail"]
 
-_POLL_MS: Final = 100
+_CLOSE_MS: Final = 100
 _READ_S: Final = 2.0
 """Longest reading at one time; what is left is read the next time."""
 
@@ -50,7 +50,7 @@ class MapsTail:
     def close(self) -> None:
         """Let go of the connection."""
         if self._consumer is not None:
-            self._consumer.close(timeout_ms=_POLL_MS)
+            self._consumer.close(timeout_ms=_CLOSE_MS)
 
     def _begin(self) -> None:
         consumer = self._clients.maps_consumer()
@@ -60,16 +60,10 @@ class MapsTail:
             for part, end in consumer.end_offsets(parts, timeout_ms=admin_timeout_ms).items():
                 consumer.seek(part, end)
         except KafkaError:
-            consumer.close(timeout_ms=_POLL_MS)
+            consumer.close(timeout_ms=_CLOSE_MS)
             raise
         self._consumer = consumer
 
     def _read(self) -> None:
-        consumer, until = self._consumer, time.monotonic() + _READ_S
-        ends = consumer.end_offsets(list(consumer.assignment()), timeout_ms=admin_timeout_ms)
-        while time.monotonic() < until and any(
-            (consumer.position(part, timeout_ms=admin_timeout_ms) or 0) < end for part, end in ends.items()
-        ):
-            for records in consumer.poll(timeout_ms=_POLL_MS).values():
-                for record in records:
-                    self._last["" if record.key is None else record.key.decode(errors="replace")] = record.value
+        ends = self._consumer.end_offsets(list(self._consumer.assignment()), timeout_ms=admin_timeout_ms)
+        self._last.update(keyed_up_to(self._consumer, ends, _READ_S))

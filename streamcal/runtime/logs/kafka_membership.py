@@ -24,10 +24,10 @@ from kafka.errors import IllegalStateError, KafkaError, NoOffsetForPartitionErro
 
 from streamcal.errors import BrokerError
 from streamcal.runtime.cluster import Fetched, Part
-from streamcal.runtime.logs.kafka_client_faults import poll, seek, topic_id
+from streamcal.runtime.logs.kafka_client_faults import poll, position, seek, topic_id
 from streamcal.runtime.logs.kafka_clients import admin_timeout_ms
 from streamcal.runtime.logs.kafka_errors import Trouble, out_of_range, passes, refusal
-from streamcal.runtime.logs.kafka_progress import STALLED_S, ProgressWatch
+from streamcal.runtime.logs.kafka_progress import STALLED_S, ProgressWatch, unread
 from streamcal.state.claimed_log import LogUnavailableError
 
 __all__ = ["MADE_ANEW", "Beside", "KafkaMembership"]
@@ -315,26 +315,18 @@ class KafkaMembership:
         if not stalled:
             return
         self._progress.begin()
-        unread = self._readable(stalled)
-        if not unread:
-            return  # a transaction is open: nothing may be read beyond its first record
-        log.warning("behind without progress; the consumer is made anew", seconds=STALLED_S, unread=unread)
+        try:
+            left = unread(self._consumer, {part: self._position(part, self._next[part]) for part in stalled})
+        except KafkaError as error:
+            self._tolerate("the ends of partitions that get nothing are not told", error)
+            return
+        if not left:
+            return
+        log.warning("behind without progress; the consumer is made anew", seconds=STALLED_S, unread=left)
         self._consumer.close(autocommit=False, timeout_ms=_COMMIT_MS)
         self.parts, self._next = frozenset(), {}
         self.generation += 1
         self._join()
-
-    def _readable(self, parts: Sequence[Any]) -> dict[str, int]:
-        """How many records each part has that may be read, of those that have any; asks the broker."""
-        try:
-            ends = self._consumer.end_offsets(parts, timeout_ms=admin_timeout_ms)
-        except KafkaError as error:
-            self._tolerate("the ends of partitions that get nothing are not told", error)
-            return {}
-        left = {
-            f"{part.topic}[{part.partition}]": ends[part] - self._position(part, self._next[part]) for part in parts
-        }
-        return {part: count for part, count in left.items() if count > 0}
 
     def _lag(self, part: Any) -> int | None:
         end = self._end(part)
@@ -349,15 +341,11 @@ class KafkaMembership:
         return end
 
     def _position(self, part: Any, least: int) -> int:
-        """Where reading goes on: after the last record, which is before `least`, and what is no record behind it."""
+        """Where reading goes on; see `position`, which is asked only where there is more."""
         end = self._end(part)
         if self._listener.moved or end is None or end <= least:
             return least
-        try:
-            reached = self._consumer.position(part, timeout_ms=0)
-        except KafkaError:
-            reached = None
-        return max(least, reached or 0)
+        return position(self._consumer, part, least)
 
     def _tolerate(self, what: str, error: KafkaError) -> None:
         """Go on after what time can heal; refuse the rest.

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final
 
-__all__ = ["STALLED_S", "ProgressWatch"]
+from streamcal.runtime.logs.kafka_clients import admin_timeout_ms
+
+__all__ = ["STALLED_S", "ProgressWatch", "unread"]
 
 STALLED_S: Final = 60.0
 """Behind for so long without a record: twice the client's longest back-off and a broker's restart."""
@@ -60,3 +62,17 @@ class ProgressWatch:
         self._since_s = {part: now if part in moved else self._since_s.get(part, self._any_s) for part in behind}
         alone_s = self._stalled_s if now - self._any_s > self._stalled_s else _ALONE * self._stalled_s
         return [part for part, since in self._since_s.items() if now - min(since, now) > alone_s]
+
+
+def unread(consumer: Any, reached: Mapping[Any, int]) -> dict[str, int]:
+    """Records that may be read of parts read so far, of those that have any; asks the broker.
+
+    None where a transaction is open: nothing may be read beyond its first record.
+
+    Raises
+    ------
+    KafkaError
+        The broker does not tell.
+    """
+    ends = consumer.end_offsets(list(reached), timeout_ms=admin_timeout_ms)
+    return {f"{part.topic}[{part.partition}]": ends[part] - at for part, at in reached.items() if ends[part] > at}

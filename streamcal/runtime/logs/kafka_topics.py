@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from kafka import TopicPartition
@@ -17,8 +17,9 @@ from streamcal.runtime.logs.kafka_specs import dead_letter_spec, input_spec, map
 from streamcal.runtime.repartition import router_group
 from streamcal.stream.events import TOPICS
 
-__all__ = ["check_equal_counts", "check_state_kept", "prepare_topics", "read_maps"]
+__all__ = ["check_equal_counts", "check_state_kept", "keyed_up_to", "prepare_topics", "read_maps"]
 
+_POLL_MS: Final = 500
 _READ_MAPS_S: Final = 60.0
 """Longest wait for the maps topic: thousands of documents take about a second."""
 
@@ -147,20 +148,27 @@ def _read_to_end(consumer: Any, parts: Sequence[TopicPartition]) -> dict[str, li
     consumer.seek_to_beginning(*parts)
     ends = consumer.end_offsets(parts, timeout_ms=admin_timeout_ms)
     documents: dict[str, list[bytes]] = {}
-    deadline = time.monotonic() + _READ_MAPS_S
-    # By position, not by the last record seen: the end of a log may be a transaction marker.
-    while any((consumer.position(part, timeout_ms=admin_timeout_ms) or 0) < ends[part] for part in parts):
-        if time.monotonic() > deadline:
-            raise KafkaError(f"not read to its end within {_READ_MAPS_S:.0f} s")
-        for records in consumer.poll(timeout_ms=500).values():
-            for record in records:
-                _keep(documents, record.key, record.value)
+    for name, value in keyed_up_to(consumer, ends, _READ_MAPS_S):
+        if value is None:
+            documents.pop(name, None)
+        else:
+            documents.setdefault(name, []).append(value)
     return documents
 
 
-def _keep(documents: dict[str, list[bytes]], key: bytes | None, value: bytes | None) -> None:
-    name = "" if key is None else key.decode(errors="replace")
-    if value is None:
-        documents.pop(name, None)
-    else:
-        documents.setdefault(name, []).append(value)
+def keyed_up_to(consumer: Any, ends: Mapping[Any, int], within_s: float) -> Iterator[tuple[str, bytes | None]]:
+    """Key and value of every record from where a consumer stands up to `ends` of its parts.
+
+    Raises
+    ------
+    KafkaError
+        It takes longer than `within_s`, or the client fails.
+    """
+    deadline = time.monotonic() + within_s
+    # By position, not by the last record seen: the end of a log may be a transaction marker.
+    while any((consumer.position(part, timeout_ms=admin_timeout_ms) or 0) < end for part, end in ends.items()):
+        if time.monotonic() > deadline:
+            raise KafkaError(f"not read to its end within {within_s:.0f} s")
+        for records in consumer.poll(timeout_ms=_POLL_MS).values():
+            for record in records:
+                yield "" if record.key is None else record.key.decode(errors="replace"), record.value

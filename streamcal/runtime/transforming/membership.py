@@ -29,6 +29,7 @@ from kafka import ConsumerRebalanceListener
 from kafka.errors import FencedInstanceIdError, KafkaError, NoOffsetForPartitionError, OffsetOutOfRangeError
 from kafka.structs import MemberState
 
+from streamcal.runtime.logs.kafka_client_faults import position
 from streamcal.runtime.logs.kafka_clients import admin_timeout_ms
 from streamcal.runtime.logs.kafka_errors import Trouble, out_of_range, passes, refusal
 from streamcal.runtime.transforming.failures import fenced
@@ -163,29 +164,17 @@ class Membership:
             # The client's promise; a broken one would be written twice, or out of order, and nobody would know.
             assert records[0].offset >= self._committed[part], f"{part} was read again from {records[0].offset}"
             assert all(a.offset < b.offset for a, b in itertools.pairwise(records)), f"{part} is disordered"
-        return Batch(
-            taken, {part: self._position(part, records[-1].offset + 1) for part, records in taken.items()}, member
-        )
+        offsets = {part: position(self._consumer, part, records[-1].offset + 1) for part, records in taken.items()}
+        return Batch(taken, offsets, member)
 
     def _passed(self) -> Batch | None:
-        """A batch without records, where markers of transactions alone were passed.
-
-        Once their topic has deleted them, an offset before them would look like records that are gone.
-        """
+        """A batch without records, where something was passed that is none; see `position`."""
         if self._listener.moved:
             return None
-        reached = {part: self._position(part, at) for part, at in self._committed.items() if self._is_ours(part)}
-        passed = {part: at for part, at in reached.items() if at > self._committed[part]}
+        ours = {part: at for part, at in self._committed.items() if self._is_ours(part)}
+        passed = {part: reached for part, at in ours.items() if (reached := position(self._consumer, part, at)) > at}
         member = self._member() if passed else None
         return None if member is None else Batch({}, passed, member)
-
-    def _position(self, part: Any, least: int) -> int:
-        """Where reading goes on: after the last record, and after what is no record behind it."""
-        try:
-            reached = self._consumer.position(part, timeout_ms=0)
-        except KafkaError:
-            reached = None
-        return max(least, reached or 0)
 
     def _fetch(self, timeout_s: float) -> dict[Any, list[Any]]:
         try:
